@@ -30,6 +30,7 @@ CORE = [
     "pyyaml>=6.0",
     "rich>=13.9",
     "sqlalchemy>=2.0.36",
+    "tomli-w>=1.0",
     "typer>=0.15",
     "tzdata>=2025.1",
     "xxhash>=3.4",

@@ -181,6 +181,7 @@ _NO_CHAOS = (
     "launcher",
     "export",
     "plan",
+    "save_as",
 )
 
 

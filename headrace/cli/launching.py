@@ -25,6 +25,8 @@ _NOT_PASSED = frozenset(
         "home",
         "run_dir",
         "config",
+        "from_file",
+        "save_as",
         "hosts",
         "readers",
         "servers",

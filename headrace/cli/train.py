@@ -15,7 +15,7 @@ from headrace.cli.feature_statistics import PROCESS, recorder
 from headrace.cli.held_out_scoring import fragment_reader
 from headrace.cli.launching import write_launch
 from headrace.cli.options.exports import check_exported, finish_export, open_export
-from headrace.cli.options.option_groups import GroupedCommand, grouped
+from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.servers import OpenServers, open_servers
 from headrace.cli.options.session import open_warehouse, run_location
@@ -30,6 +30,7 @@ from headrace.cli.planned_training import (
     towers_of_training,
 )
 from headrace.cli.remote_workers import open_remote_workers
+from headrace.cli.train_options.arguments import TrainCommand, save_options
 from headrace.cli.train_options.training import TrainOptions
 from headrace.cli.training_jobs import job_options, pin_new, train_job
 from headrace.cli.training_verdict import training_verdict
@@ -70,6 +71,7 @@ def train(options: TrainOptions) -> None:
     training = read_options(options.run.config)
     tpus = options.tpus_of(training)
     options.check_combinations(training)
+    save_options(options)
     if options.cluster.is_written:
         return write_launch(options, training, tpus)
     job = job_options(options)
@@ -155,7 +157,7 @@ def train(options: TrainOptions) -> None:
 
 
 #: The command, whose help has panels.
-COMMAND = CommandInfo("train", cls=GroupedCommand, callback=train)
+COMMAND = CommandInfo("train", cls=TrainCommand, callback=train)
 
 
 def _check_placement(settings: TrainConfig, *, is_served: bool, hosts: int, is_planned: bool) -> None:

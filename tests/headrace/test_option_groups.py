@@ -78,5 +78,5 @@ def test_the_arguments_of_any_values_give_the_values(chosen: dict[str, Any]) -> 
 
 def test_an_option_is_in_the_first_panel_or_that_of_its_group() -> None:
     first = [one.flag for one in FIELDS if Mark.FIRST in one.marks]
-    assert first == ["--start", "--end", "--test-end", "--config", "--run-dir", "--hosts", "--servers", "--export"]
+    assert first == ["--start", "--end", "--test-end", "--from", "--save-as", "--config", "--run-dir", "--hosts", "--servers", "--export"]  # fmt: skip
     assert {one.panel for one in FIELDS} >= {"Data", "Run", "Parameter servers", "Serving", "TPU", "Cluster"}

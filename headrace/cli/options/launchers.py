@@ -52,7 +52,7 @@ class ClusterOptions:
     job_name: Annotated[str, typer.Option(help="The job's name in the cluster, or the slice's.")] = ""
     topology: Annotated[str, typer.Option(help="The TPU slice, such as v5p:4x4x4.")] = ""
     images: Annotated[str, typer.Option(help="The repository of the roles' images, perhaps with :TAG.")] = ""
-    spot: Annotated[bool, typer.Option("--spot", help="Use machines that may be preempted.")] = False
+    spot: Annotated[bool, typer.Option("--spot/--no-spot", help="Use machines that may be preempted.")] = False
     namespace: Annotated[
         str, typer.Option(help="The namespace of the cluster. Default: default.", show_default=False)
     ] = ""

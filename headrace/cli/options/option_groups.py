@@ -80,6 +80,8 @@ class OptionField:
     def parameter(self) -> inspect.Parameter:
         """The parameter of a function from which typer makes the option."""
         info = copy.copy(self.info)
+        if self.kind is bool and isinstance(info, OptionInfo):
+            info.show_default = False  # it would be the name of the flag that turns it off
         info.rich_help_panel = FIRST_PANEL if Mark.FIRST in self.marks else self.panel
         default = inspect.Parameter.empty if self.default is dataclasses.MISSING else self.default
         return inspect.Parameter(
@@ -184,7 +186,7 @@ class GroupedCommand(TyperCommand):
             if record is not None:
                 is_argument = one.param_type_name == "argument"
                 panel = "Arguments" if is_argument else getattr(one, "rich_help_panel", None) or "Other options"
-                panels.setdefault(panel, []).append(record)
+                panels.setdefault(panel, []).append((record[0].partition(" / ")[0], record[1]))  # without --no-…
         for panel, records in panels.items():
             if records:
                 with formatter.section(panel):

@@ -12,20 +12,28 @@ from transforms.errors import InputError
 
 
 def read_options(path: str) -> Mapping[str, Any]:
-    """The options in a JSON file; none without a file. Towers may be a file of ``headrace towers make``, by its path from the folder of the file."""
+    """The options in a JSON file, or in a JSON object instead of its path; none without either.
+
+    Towers may be a file of ``headrace towers make``, by its path from the folder of the file.
+    """
     options: object = {}
+    is_text = path.startswith("{")
     if path:
         try:
-            options = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+            options = json.loads(path if is_text else Path(path).read_text(encoding="utf-8-sig"))
         except (OSError, ValueError, RecursionError) as error:
             raise InputError(
-                "the training options cannot be read", where=path, value=str(error), allowed="a JSON object"
+                "the training options cannot be read",
+                where="--config" if is_text else path,
+                value=str(error),
+                allowed="a JSON object",
             ) from None
     if not isinstance(options, Mapping):
         raise InputError("training options must be a JSON object", where=path, value=type(options).__name__)
     modules = options.get("tower_modules")
     if isinstance(modules, Mapping) and isinstance(modules.get("towers"), str):
-        return {**options, "tower_modules": {**modules, "towers": _made_towers(Path(path).parent / modules["towers"])}}
+        folder = Path() if is_text else Path(path).parent
+        return {**options, "tower_modules": {**modules, "towers": _made_towers(folder / modules["towers"])}}
     return options
 
 

@@ -51,14 +51,14 @@ class DataOptions:
     accept_changed: Annotated[
         bool,
         typer.Option(
-            "--accept-changed",
+            "--accept-changed/--no-accept-changed",
             help="Continue although values of trained events changed; these events are not trained again.",
         ),
     ] = False
     train_changed_labels: Annotated[
         bool,
         typer.Option(
-            "--train-changed-labels",
+            "--train-changed-labels/--no-train-changed-labels",
             help="Train events again whose labels have changed since, once per change.",
         ),
     ] = False

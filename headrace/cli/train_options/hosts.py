@@ -87,7 +87,10 @@ class HostOptions:
         typer.Option(help="Take preemption notices from this metadata server: http://metadata.google.internal."),
     ] = ""
     follow: Annotated[
-        bool, typer.Option("--follow", help="Train new data as it lands, until stopped; with --hosts, without --end.")
+        bool,
+        typer.Option(
+            "--follow/--no-follow", help="Train new data as it lands, until stopped; with --hosts, without --end."
+        ),
     ] = False
     caught_up_hosts: Annotated[
         int,
@@ -110,7 +113,9 @@ class HostOptions:
     ] = 0.0
     wait_for_memos: Annotated[
         bool,
-        typer.Option("--wait-for-memos", help="Hold a job with --hosts until all its memos are ready."),
+        typer.Option(
+            "--wait-for-memos/--no-wait-for-memos", help="Hold a job with --hosts until all its memos are ready."
+        ),
     ] = False
     shuffle_events: Annotated[
         int,

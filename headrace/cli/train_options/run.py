@@ -17,9 +17,28 @@ class RunOptions:
 
     PANEL: ClassVar[str] = "Run"
 
+    from_file: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="A run file, which says what flags say; other flags replace its keys: docs/run-file.md.",
+            show_default=False,
+        ),
+        Mark.FIRST,
+        Mark.OF_THE_CALL,
+    ] = ""
+    save_as: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Write the run file of these flags, then train.", show_default=False),
+        Mark.FIRST,
+        Mark.OF_THE_CALL,
+    ] = ""
     config: Annotated[
         str,
-        typer.Option(metavar="FILE", help="A JSON file of training options: docs/training.md."),
+        typer.Option(
+            metavar="FILE", help="A JSON file of training options, or the JSON object itself: docs/training.md."
+        ),
         Mark.FIRST,
         Mark.PATH,
     ] = ""
