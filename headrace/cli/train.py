@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from headrace.cli.feature_statistics import PROCESS, recorder
 from headrace.cli.held_out_scoring import fragment_reader
 from headrace.cli.launching import write_launch
 from headrace.cli.options.exports import check_exported, finish_export, open_export
+from headrace.cli.options.launchers import REMOTE
 from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.servers import OpenServers, open_servers
@@ -32,6 +34,7 @@ from headrace.cli.planned_training import (
 from headrace.cli.remote_workers import open_remote_workers
 from headrace.cli.train_options.arguments import TrainCommand, save_options
 from headrace.cli.train_options.training import TrainOptions
+from headrace.cli.training_figures import Statuses, placement_row, pruned_row, served_row, server_statuses
 from headrace.cli.training_jobs import job_options, pin_new, train_job
 from headrace.cli.training_verdict import training_verdict
 from headrace.terminal.output import emit, say
@@ -42,7 +45,7 @@ from transforms.errors import InputError
 from transforms.execution.memory import keep_freed_memory
 
 if TYPE_CHECKING:
-    from headrace.screens.training import EpochRow, OptionRow, PassesRow, TowerRow
+    from headrace.screens.training import EpochRow, OptionRow, PassesRow, TowerRow, TrainedScreen
     from trainer.config import TrainConfig
     from trainer.embedding.hashed_counts import HashedCounts
     from trainer.embedding.sparse_core import SparseCoreSettings
@@ -117,6 +120,8 @@ def train(options: TrainOptions) -> None:
             if slice_ is None or tpus is None
             else sparse_core_settings(warehouse, solution, settings, tpus, slice_, partition)
         )
+        starts_later = options.cluster.launcher == REMOTE
+        known = {} if on_servers is None or starts_later else server_statuses(on_servers.servers)
         changes = change_policy(data.accept_changed, data.train_changed_labels)
         if job is not None:
             report = train_job(
@@ -133,17 +138,18 @@ def train(options: TrainOptions) -> None:
                 check_servers=(lambda: None) if on_servers is None else on_servers.check,
                 watch=None if on_servers is None else on_servers.watch,
             )
-            hashed = _hashed_counts(settings, None if on_servers is None else on_servers.servers)
+            servers = None if on_servers is None else on_servers.servers
+            hashed, found = _hashed_counts(settings, servers), server_statuses(servers, among=known)
         else:
             import_tensorflow_quietly()
             on_commit = None if exporter is None else exporter.look
             train_once = partial(_train, warehouse, solution, settings, changes, slice_, on_commit)
             if on_servers is None:
                 report = train_once(partition, sparse_core)
-                hashed = dict(report.hashed_counts)
+                hashed, found = dict(report.hashed_counts), {}
             else:
-                report, hashed = _train_on_servers(
-                    partial(train_once, None, None), settings, on_servers, options.servers.least_servers
+                report, hashed, found = _train_on_servers(
+                    partial(train_once, None, None), settings, on_servers, options.servers.least_servers, known
                 )
         exported = finish_export(exporter)
         tested = held_out if report.finished else None
@@ -151,6 +157,11 @@ def train(options: TrainOptions) -> None:
         raw = {column: _score_column(warehouse, tested, column) for column in data.baseline or ()} if tested else {}
     screen = _screen(
         solution, held_out, settings, report, hashed, scores, raw, time.monotonic() - began, exported, named_towers
+    )
+    screen = replace(
+        screen,
+        placement=placement_row(partition, how="towers" if named_towers else "plan"),
+        served=served_row(known, found, report.events),
     )
     emit(screen, as_json=options.run.as_json)
     check_exported(exported)
@@ -264,8 +275,11 @@ def _train_on_servers(
     settings: TrainConfig,
     on_servers: OpenServers,
     least: int,
-) -> tuple[TrainReport, dict[str, HashedCounts]]:
-    """Train, and go on from the newest checkpoint when a server leaves or loses its rows; returns what hashed tables have done, too.
+    known: Statuses,
+) -> tuple[TrainReport, dict[str, HashedCounts], Statuses]:
+    """Train, and go on from the newest checkpoint when a server leaves or loses its rows.
+
+    Returns what hashed tables have done, and what the servers have done that were ``known`` before, too.
 
     ``least``: with this number of servers training goes on while others are away; 0: it waits for all.
     """
@@ -294,7 +308,12 @@ def _train_on_servers(
             ),
             leaving,
         )
-        return report, _hashed_counts(settings, moves.servers)  # servers that were started end with the moves
+        hashed = _hashed_counts(settings, moves.servers)
+        return (
+            report,
+            hashed,
+            server_statuses(moves.servers, among=known),
+        )  # servers that were started end with the moves
 
 
 @contextmanager
@@ -423,12 +442,13 @@ def _screen(
     secs: float,
     exported: ExportedChain | None,
     towers: Towers,
-) -> Any:
+) -> TrainedScreen:
     from headrace.screens.training import TrainedScreen, export_row
     from trainer.checkpoints.host_steps import idle_share
-    from trainer.training.kept_rows import unpruned_share_of
+    from trainer.planning.kept_importance import unpruned_share
+    from trainer.training.kept_rows import newest_kept_rows
 
-    ledger = report.ledger
+    ledger, kept = report.ledger, newest_kept_rows(settings, on_skip=say)
     return TrainedScreen(
         model=solution.model,
         version=solution.model_version,
@@ -465,7 +485,8 @@ def _screen(
         towers=_tower_row(solution, settings, towers),
         trial=settings.trial,
         verdict=training_verdict(settings, report, scores),
-        unpruned_share=unpruned_share_of(settings, on_skip=say),
+        unpruned_share=None if kept is None else unpruned_share(kept.tables),
+        kept=None if kept is None else pruned_row(kept.tables),
         all_passes=_passes_row(solution, settings, report),
         calibrations=_calibrations(settings, report),
     )

@@ -16,6 +16,7 @@ from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, percent_text, secs_text
 
 if TYPE_CHECKING:
+    from headrace.screens.training_figures import PlacementRow, PrunedRow, ServedRow
     from trainer.data.late_data import LateData
     from trainer.embedding.hashed_counts import HashedCounts
     from trainer.evaluation.verdict import Finding
@@ -249,6 +250,9 @@ class TrainedScreen:
         verdict: whether the model is better than the base rate and a linear model, and what is wrong.
         all_passes: of a run that may have several, or that holds events out; None for another run.
         calibrations: by label, the map of predictions after training, in words; empty without the option ``calibration``.
+        placement: how a plan, or towers, divide the weights; None without them.
+        served: what parameter servers have answered; None without them, or if they were away.
+        kept: what the rows are worth that a pruned run keeps; None for another run.
     """
 
     model: str
@@ -289,6 +293,9 @@ class TrainedScreen:
     unpruned_share: float | None = None
     all_passes: PassesRow | None = None
     calibrations: dict[str, str] = field(default_factory=dict)
+    placement: PlacementRow | None = None
+    served: ServedRow | None = None
+    kept: PrunedRow | None = None
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
@@ -324,9 +331,18 @@ class TrainedScreen:
         pairs += [("accepted", text) for text in self.late.accepted]
         if not self.finished:
             pairs.append(("left", "the same command trains the rest"))
-        pairs.append(("this time", f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}"))
+        pairs.append(
+            (
+                "this time",
+                f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}{self._rate()}",
+            )
+        )
         if self.steps_by_host:
             pairs.append(("steps", self._steps()))
+        if self.placement is not None:
+            pairs.append(("placed", self.placement.text()))
+        if self.served is not None:
+            pairs.append(("servers", self.served.text()))
         if self.staleness.most:
             pairs.append(("staleness", _missed(self.staleness)))
         lines = [counts.summary(name) for name, counts in self.hashed.items()]
@@ -335,6 +351,8 @@ class TrainedScreen:
             pairs.append(
                 ("pruned", f"to {percent_text(self.budget)} of the weights: headrace prune report {self.run_dir}")
             )
+        if self.kept is not None:
+            pairs.append(("", self.kept.text()))
         if self.unpruned_share is not None:
             pairs.append(("", nothing_pruned_text(self.unpruned_share)))
         if self.test:
@@ -361,6 +379,12 @@ class TrainedScreen:
         pairs += verdict_lines(self.verdict)
         tried = (trial_table(self.trial), "") if self.trial else ()
         return Group(*((chosen, "") if self.options else ()), *tried, table, facts(pairs))
+
+    def _rate(self) -> str:
+        """Events a second, which two runs of the same log may be compared by."""
+        if not self.events_this_time or self.training_secs <= 0:
+            return ""
+        return f", {count_text(round(self.events_this_time / self.training_secs))} a second"
 
     def _steps(self) -> str:
         """The steps of each host, and how many of them were idle."""

@@ -64,6 +64,9 @@ def test_a_plan_trains_in_one_process_and_in_a_job(planned, tmp_path):
     job = planned(*arguments, "--hosts", 2, "--readers", 1, "--run-dir", tmp_path / "job", "--json").json
     assert job["exact"] is True
     check_hosts_train(job, 2)
+    assert alone["placement"] == job["placement"]
+    assert (job["placement"]["how"], job["placement"]["parts"]) == ("plan", 2)
+    assert 0.5 <= job["placement"]["largest_share"] < 1
     shown = planned("ckpt", "show", tmp_path / "job", "--json").json
     assert shown["partition"].startswith("the plan ")
     assert shown["partition"].endswith(f"of {plan.cores} cores")

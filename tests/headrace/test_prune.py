@@ -10,8 +10,8 @@ import pytest
 
 from tests.headrace.test_checkpoints import GOLDENS
 from tests.trainer.synthetic import Synthetic, config
-from trainer.planning.kept_importance import kept_importance, total_share
-from trainer.training.kept_rows import unpruned_share_of
+from trainer.planning.kept_importance import kept_importance, total_share, unpruned_share
+from trainer.training.kept_rows import newest_kept_rows
 from trainer.training.loop import train
 
 pytest.importorskip("tensorflow")
@@ -55,7 +55,9 @@ def test_a_budget_above_what_occurs_is_said(cli, tmp_path):
     train(data.solution, data.read, settings)
     found = cli("prune", "report", tmp_path / "roomy", "--json").json
     assert found["rounds"] == 0
-    share = unpruned_share_of(settings, on_skip=pytest.fail)
+    kept = newest_kept_rows(settings, on_skip=pytest.fail)
+    assert kept is not None
+    share = unpruned_share(kept.tables)
     assert 0 < share < 0.9
     assert found["unpruned_share"] == share
     shown = cli("prune", "report", tmp_path / "roomy").out
@@ -67,7 +69,7 @@ def test_a_budget_above_what_occurs_is_said(cli, tmp_path):
 def test_a_run_that_pruned_says_nothing_of_it(cli, run):
     assert "nothing was pruned" not in cli("prune", "report", run).out
     assert cli("prune", "report", run, "--json").json["unpruned_share"] is None
-    assert unpruned_share_of(config(run, deep=True), on_skip=pytest.fail) is None
+    assert newest_kept_rows(config(run, deep=True), on_skip=pytest.fail) is None
 
 
 def test_a_run_is_named_by_its_folder_its_model_or_both(cli, run, tmp_path):

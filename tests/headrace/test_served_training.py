@@ -88,6 +88,11 @@ def test_training_on_servers_has_the_bits_of_one_process(served, tmp_path, monke
     assert [one.exists() for one in folders] == [False], "its shared memory is gone"
     assert on_servers["exact"] is True
     assert on_servers["events_this_time"] == alone["events_this_time"]
+    assert alone["served"] is None
+    assert on_servers["served"]["servers"] == 2
+    assert on_servers["served"]["events"] == on_servers["events_this_time"]
+    assert on_servers["served"]["fetched_rows"] > 0
+    assert on_servers["served"]["updated_rows"] > 0
     assert_equal_runs(tmp_path / "alone", tmp_path / "served")
     again = served(*arguments, "--run-dir", tmp_path / "served").json
     assert again["events_this_time"] == 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
@@ -16,11 +17,11 @@ from trainer.embedding.ps.server_link import Connect, ConnectWorker
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.wire.settings import WireSettings
 from trainer.embedding.worker.engine import WorkerEngine
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, ServerLost
 from trainer.flight.addresses import Address
 from trainer.planning.plan import PartitionPlan
 from trainer.servers.client_updates import Greeting, Mode, attempt_number, run_of
-from trainer.servers.server_status import read_status
+from trainer.servers.server_status import ServerStatus, read_status
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 
@@ -86,6 +87,20 @@ class RunServers:
         all_reads = {**dict.fromkeys(self.addresses, of_servers), **dict.fromkeys(self.workers, of_workers)}
         found = (look(address, check=cache(partial(on_wait, address))) for address, look in all_reads.items())
         return max(run_of(one.attempt) for one in found)
+
+    def statuses(self, *, among: Collection[str] | None, patience_secs: float) -> dict[str, ServerStatus]:
+        """What each server has done since its process began, by address, without those that do not answer in time.
+
+        ``among``: the addresses of those that are asked; None: all.
+        """
+        found = {}
+        for address in self.addresses:
+            if among is None or str(address) in among:
+                with suppress(ServerLost):
+                    found[str(address)] = read_status(
+                        address, token=self.token, tls=self.tls, patience_secs=patience_secs
+                    )
+        return found
 
     def hashed_counts(self) -> dict[str, HashedCounts]:
         """What the hashed tables have done on all servers, by name. Raises :class:`~trainer.errors.ServerLost`."""

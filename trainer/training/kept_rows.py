@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trainer.config import TrainConfig
 from trainer.embedding.pruned.history import SECTIONS, PrunedHistory
 from trainer.model.inputs import lay_out
-from trainer.planning.kept_importance import KeptImportance, kept_importance, unpruned_share
+from trainer.planning.kept_importance import KeptImportance, kept_importance
 from trainer.training.saved_run import SavedRun, read_newest_run
 from trainer.training.saved_tables import check_sections, saved_states
 
@@ -37,7 +37,7 @@ def kept_rows_of(saved: SavedRun, config: TrainConfig) -> KeptRows:
     return KeptRows(tuple(found), rounds)
 
 
-def unpruned_share_of(config: TrainConfig, on_skip: Callable[[str], None]) -> float | None:
-    """:func:`~trainer.planning.kept_importance.unpruned_share` of a run's newest checkpoint; None for a run without pruned tables."""
+def newest_kept_rows(config: TrainConfig, on_skip: Callable[[str], None]) -> KeptRows | None:
+    """The rows that a run keeps in its newest checkpoint; None for a run without pruned tables, or without a checkpoint."""
     saved = None if config.pruning is None else read_newest_run(config.run_dir, on_skip=on_skip)
-    return None if saved is None else unpruned_share(kept_rows_of(saved, config).tables)
+    return None if saved is None else kept_rows_of(saved, config)

@@ -1,0 +1,66 @@
+"""The figures by which a user sees whether a placement, servers or pruning were worth it on a log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.screens.training_figures import PlacementRow, PrunedRow, ServedRow
+    from trainer.planning.kept_importance import KeptImportance
+    from trainer.planning.plan import PartitionPlan
+    from trainer.servers.run_servers import RunServers
+    from trainer.servers.server_status import ServerStatus
+
+#: A figure is not worth a longer wait for a server that is away.
+_PATIENCE_SECS = 2.0
+#: The status of servers by address.
+Statuses = Mapping[str, "ServerStatus"]
+
+
+def placement_row(plan: PartitionPlan | None, *, how: str) -> PlacementRow | None:
+    """How a plan divides the weights; None without one, or without tables."""
+    from headrace.screens.training_figures import PlacementRow
+
+    if plan is None:
+        return None
+    weights = [0] * plan.cores
+    for shard in plan.shards():
+        weights[shard.core] += shard.rows * shard.slice_.columns
+    stored, whole = sum(weights), sum(table.rows * table.columns for table in plan.tables)
+    return PlacementRow(how, plan.cores, max(weights) / stored, 1 - whole / stored) if stored else None
+
+
+def server_statuses(servers: RunServers | None, among: Collection[str] | None = None) -> Statuses:
+    """What servers have done since their processes began, without those that are away.
+
+    ``among``: the addresses of the servers to ask; None: all.
+    """
+    if servers is None:
+        return {}
+    return servers.statuses(among=among, patience_secs=_PATIENCE_SECS)
+
+
+def served_row(before: Statuses, after: Statuses, events: int) -> ServedRow | None:
+    """What servers have done between two looks; None if none has answered at both.
+
+    A server that has begun again in between counts from 0, and is left out.
+    """
+    from headrace.screens.training_figures import ServedRow
+
+    pairs = [(before[at], now) for at, now in after.items() if at in before and now.fetches >= before[at].fetches]
+    if not pairs:
+        return None
+    fetched, updated = (sum(getattr(now, name) - getattr(then, name) for then, now in pairs) for name in ("fetched_rows", "updated_rows"))  # fmt: skip
+    waited = sum(now.wait_secs - then.wait_secs for then, now in pairs)
+    return ServedRow(len(pairs), fetched, updated, max(waited, 0.0), events)
+
+
+def pruned_row(tables: tuple[KeptImportance, ...]) -> PrunedRow:
+    """What the rows are worth that pruned tables keep."""
+    from headrace.screens.training_figures import PrunedRow
+
+    shares = [one.importance_share for one in tables if one.rows_for_most]
+    return PrunedRow(
+        sum(one.kept_rows for one in tables), sum(one.seen_rows for one in tables), min(shares, default=None)
+    )
