@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from trainer.control.job_files import JobFiles
     from trainer.control.messages import JobStatus
     from trainer.data.late_data import LateData
+    from trainer.embedding.hot_figures import HotFigures
     from trainer.launch.job_spec import JobSpec, ServersSpec
     from trainer.launch.notices import NoticeSource
     from trainer.launch.server_roles import ServerRoles
@@ -191,6 +192,7 @@ class _Job:
         self._digest = ""
         self._staleness: dict[int, StalenessCounts] = {}
         self._idle_units: IdleUnits | None = None
+        self._hot: HotFigures | None = None
         self._solution = resolve()
         self.prepare()
         self._first = _Beginning.of(self._prepared)
@@ -258,6 +260,7 @@ class _Job:
             self._record_commits(status)
             self._staleness |= _staleness(status)
             self._idle_units = _idle_units(status) or self._idle_units
+            self._hot = _hot_figures(status) or self._hot
             if status.next_unit > job.plan.stop_unit:
                 return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
             is_committed = status.attempt == status.commit_attempt
@@ -362,7 +365,12 @@ class _Job:
         from trainer.training.staleness import StalenessCounts
 
         staleness = sum(self._staleness.values(), StalenessCounts())
-        found = replace(_report(self._first, self._prepared, secs), staleness=staleness, idle_units=self._idle_units)
+        found = replace(
+            _report(self._first, self._prepared, secs),
+            staleness=staleness,
+            idle_units=self._idle_units,
+            hot=self._hot,
+        )
         return replace(found, finished=False) if self._options.follow else found  # there may be more data later
 
 
@@ -589,6 +597,14 @@ def _idle_units(status: JobStatus) -> IdleUnits | None:
 
     found = (IdleUnits.of_numbers(one.progress.numbers) for one in status.members if one.progress is not None)
     return max((one for one in found if one is not None), key=lambda one: one.steps, default=None)
+
+
+def _hot_figures(status: JobStatus) -> HotFigures | None:
+    """What hot rows have done, as the host reported last: a job with hot rows has one."""
+    from trainer.embedding.hot_figures import HotFigures
+
+    found = (HotFigures.of_numbers(one.progress.numbers) for one in status.members if one.progress is not None)
+    return next((one for one in found if one is not None), None)
 
 
 def role_command(folder: str, kind: str, name: str, options: Sequence[str], *, listen: str = "") -> list[str]:

@@ -190,10 +190,12 @@ def check_combinations(given: Mapping[str, Any], options: Mapping[str, Any]) -> 
         hashed=bool(options.get("hashed")), pruned=options.get("pruning") is not None, hosts=max(1, *hosts.values()),
         servers=bool(given["servers"]), workers=bool(given["embedding_workers"]), plan=bool(given.get("plan")),
         towers=bool(given.get("towers")), tpu=bool(given.get("tpu")), least_servers=bool(given.get("least_servers")),
+        hot=options.get("hot_rows") is not None, rounded=given.get("wire_values") not in (None, "", "float32"),
     )  # fmt: skip
     if (found := refusal_of(setup)) is not None:
         option = found.options[0]
-        raise InputError(found.what, where=place_of(found), value=setup.hosts if option == "hosts" else given.get(option),
+        value = setup.hosts if option == "hosts" else given.get(option) or options.get(option)
+        raise InputError(found.what, where=place_of(found), value=str(value)[:200],
                          next_step=found.next_step)  # fmt: skip
 
 
