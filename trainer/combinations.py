@@ -27,6 +27,8 @@ class Setup:
         tpu: whether the tpu engine trains on a slice.
         least_servers: whether training may go on while some servers are away.
         moves: whether tables are moved to other servers while the run trains.
+        hot: whether the hot rows of tables on servers are in the memory of the process that trains.
+        rounded: whether rows and gradients are rounded on their way to and from servers.
     """
 
     hashed: bool = False
@@ -39,6 +41,8 @@ class Setup:
     tpu: bool = False
     least_servers: bool = False
     moves: bool = False
+    hot: bool = False
+    rounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,35 @@ REFUSALS = (
             "tables on servers must be trained without towers",
             "towers say which host owns a table, and servers own all of them",
             "leave --towers or --servers out"),
+    Refusal(("hot_rows",), lambda one: one.hot and not one.servers,
+            "hot rows must be those of tables on parameter servers",
+            "without servers all rows are in the memory of the processes that train: none of them crosses a network to be spared",
+            "leave hot_rows out of --config, or give --servers N, or the addresses of servers"),
+    Refusal(("hosts", "hot_rows"), lambda one: one.hot and one.hosts > 1,
+            "hot rows must be trained by one process or host",
+            "a hot row is changed where it is: each host would have a copy that lacks what the others have added since",
+            "give --hosts 1 or none, or leave hot_rows out of --config"),
+    Refusal(("hashed", "hot_rows"), lambda one: one.hot and one.hashed,
+            "a run must have hashed tables or hot rows",
+            "a server evicts the ids that are not updated: it would evict those that are updated here alone, which are the most frequent ones",
+            "leave hashed or hot_rows out of --config"),
+    Refusal(("pruning", "hot_rows"), lambda one: one.hot and one.pruned,
+            "a run must have pruned tables or hot rows",
+            "servers have the places of pruned rows, and a round gives a place to another row: a hot place would be that of a row which has lost it",
+            "leave pruning or hot_rows out of --config"),
+    Refusal(("embedding_workers", "hot_rows"), lambda one: one.hot and one.workers,
+            "hot rows must be trained without embedding workers",
+            "a worker adds up the rows of a bag before they are sent, and would have to add rows that it does not have",
+            "leave --embedding-workers out, or hot_rows out of --config"),
+    Refusal(("wire_values", "hot_rows"), lambda one: one.hot and one.rounded,
+            "rows beside hot ones must be sent as they are",
+            "rows that are sent would be rounded and hot ones would not: which rows are hot would be in the weights, and a run that goes on "
+            "begins without any",
+            "leave --wire-values out, or hot_rows out of --config"),
+    Refusal((_MOVE, "hot_rows"), lambda one: one.hot and one.moves,
+            "tables of a training with hot rows must stay on their servers while it runs",
+            "a move copies what servers have, where hot rows are as they were when they became hot",
+            _END_FIRST),
 )  # fmt: skip
 
 
@@ -157,6 +190,6 @@ def place_of(refusal: Refusal) -> str:
 
 
 def _written(option: str) -> str:
-    if option in ("hashed", "pruning"):
+    if option in ("hashed", "pruning", "hot_rows"):
         return f"{option} of --config"
     return "headrace ps move" if option == _MOVE else f"--{option.replace('_', '-')}"

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from trainer.errors import ConfigError
 from trainer.hashed_options import HashedOptions, read_hashed
+from trainer.hot_options import HotOptions
 from trainer.pruning_options import PruningOptions
 from trainer.tower_options import TowerOptions
 from trainer.trial_record import TrialRow, read_trial
@@ -127,6 +128,8 @@ class TrainConfig:
         trial: the candidates from which options were chosen, as documents with their losses; see :mod:`trainer.choosing`.
         engine: "cpu", or "tpu" for a TPU slice. Checkpoints are the same, so it may change when a run continues.
         statistics_share: the share of batches from which the statistics of features are sampled, in [0, 1]; 0: none.
+        hot_rows: the rows of tables on parameter servers that stay in the memory of the process that trains (:mod:`trainer.hot_options`);
+            None: none do. No bit depends on it.
     """
 
     run_dir: str = field(metadata=MAY_CHANGE)
@@ -186,6 +189,7 @@ class TrainConfig:
     keep_checkpoints: int = field(default=2, metadata=MAY_CHANGE)
     prefetch_fragments: int = field(default=1, metadata=MAY_CHANGE)
     statistics_share: float = field(default=0.03, metadata=MAY_CHANGE)
+    hot_rows: HotOptions | None = field(default=None, metadata=MAY_CHANGE)
 
     def __post_init__(self) -> None:
         for name in ("network", "embeddings"):
@@ -197,6 +201,7 @@ class TrainConfig:
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
         object.__setattr__(self, "hashed", MappingProxyType(read_hashed(self.hashed)))
         object.__setattr__(self, "pruning", None if self.pruning is None else PruningOptions.read(self.pruning))
+        object.__setattr__(self, "hot_rows", None if self.hot_rows is None else HotOptions.read(self.hot_rows))
         if self.tower_modules is not None:
             object.__setattr__(self, "tower_modules", TowerOptions.read(self.tower_modules))
         object.__setattr__(self, "trial", read_trial(self.trial))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from headrace.cli.options.quantities import bytes_of
 from headrace.cli.options.runs import run_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
 from headrace.cli.options.training import read_options
-from headrace.terminal.output import emit, say, write_output
+from headrace.terminal.output import document, emit, say, write_output
 from headrace.terminal.units import many
 from transforms.errors import InputError, NotFound
 
@@ -182,10 +183,13 @@ def hot(
     tables: TablesFile = "",
     config: OptionsFile = "",
     skew: Skew = 1.05,
+    output: Annotated[
+        str, typer.Option(metavar="FILE", help="Write them to this file too, which hot_rows of --config may name.")
+    ] = "",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Say how many rows of each table to keep in the accelerator's memory, and the lookups that they serve."""
+    """Say how many rows of each table to keep in the memory that trains, and the lookups that they serve."""
     from headrace.screens.hot_rows import hot_rows_screen
     from trainer.planning.hot_shares import hot_shares
 
@@ -198,7 +202,10 @@ def hot(
     all_bytes = sum(one.table_bytes for one in facts)
     stated = bytes_of("--memory", memory)
     budget = round(share * all_bytes) if stated is None else stated
-    emit(hot_rows_screen(hot_shares(facts, budget), sources, budget, all_bytes), as_json=as_json)
+    screen = hot_rows_screen(hot_shares(facts, budget), sources, budget, all_bytes)
+    if output:
+        write_output(output, json.dumps(document(screen), indent=2) + "\n", option="--output")
+    emit(screen, as_json=as_json)
 
 
 def _tables_to_plan(
@@ -242,7 +249,7 @@ def _search(solver_secs: float) -> Search | None:
 def _options_of(config: str) -> TrainConfig:
     from trainer.config import TrainConfig
 
-    found = TrainConfig.from_document(read_options(config), run_dir="none")
+    found = TrainConfig.from_document(read_options(config, hot_rows=False), run_dir="none")
     if found.hashed:
         raise InputError("tables of a plan must have all their rows", where="hashed, in --config", value=", ".join(found.hashed),
                          next_step="train hashed tables without a plan: headrace train --servers N")  # fmt: skip

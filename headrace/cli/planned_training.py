@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli.feature_statistics import statistics_of_inputs
@@ -83,6 +84,27 @@ def check_plan_tables(plan: PartitionPlan, solution: ReadSolution, options: Mapp
         import_tensorflow_quietly()
         known = with_code_digests(known)
     check_tables(plan, described(solution, known)[1], known)
+
+
+def with_hot_rows(home: str, solution: ReadSolution, config: TrainConfig) -> TrainConfig:
+    """The options with the hot rows of each table; a share of memory is shared out by the statistics that are known, which is said.
+
+    Raises :class:`~trainer.errors.ConfigError` for the name of no table.
+    """
+    from headrace.cli.plan import tables_of_model
+    from headrace.screens.hot_rows import shared_out_text
+    from trainer.hot_options import HotOptions
+    from trainer.planning.hot_shares import hot_rows_of, hot_shares
+
+    if config.hot_rows is None:
+        return config
+    if config.has_own_code:
+        import_tensorflow_quietly()
+    found = tables_of_model(home, solution.model, solution.model_version, config, None)
+    if config.hot_rows.share:
+        shares = hot_shares(found.facts, round(config.hot_rows.share * sum(one.table_bytes for one in found.facts)))
+        say(shared_out_text(shares, are_assumed=all(one.is_assumed for one in found.facts)))
+    return replace(config, hot_rows=HotOptions.read(hot_rows_of(config.hot_rows, found.facts)))
 
 
 def sparse_core_settings(

@@ -30,6 +30,7 @@ from headrace.cli.planned_training import (
     plan_of_training,
     sparse_core_settings,
     towers_of_training,
+    with_hot_rows,
 )
 from headrace.cli.remote_workers import open_remote_workers
 from headrace.cli.train_options.arguments import TrainCommand, save_options
@@ -107,6 +108,7 @@ def train(options: TrainOptions) -> None:
         if held_out:
             _check_test_labels(warehouse, held_out)
         settings = choose_options(warehouse, solution, training, folder)
+        settings = with_hot_rows(home, solution, settings)
         if job is not None and named_towers:
             partition = partition_of_towers(named_towers, job.hosts.hosts, solution, settings)
         _check_placement(
@@ -473,6 +475,7 @@ def _screen(
         steps_by_host={name: one.steps for name, one in report.host_steps.items()},
         idle_host_steps_share=idle_share(report.host_steps),
         hashed=hashed,
+        hot=report.hot,
         budget=1.0 if settings.pruning is None else settings.pruning.budget,
         label=solution.label,
         task=solution.target.kind,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trainer.control.messages import JobStatus
     from trainer.data.late_data import LateData
     from trainer.embedding.hashed_counts import HashedCounts
+    from trainer.embedding.hot_figures import HotFigures
     from trainer.launch.job_spec import JobSpec, ServersSpec
     from trainer.launch.notices import NoticeSource
     from trainer.launch.server_roles import ServerRoles
@@ -164,6 +165,7 @@ class _Job:
         self._staleness: dict[int, StalenessCounts] = {}
         self._idle_units: IdleUnits | None = None
         self._hashed: Mapping[str, HashedCounts] = {}
+        self._hot: HotFigures | None = None
         self._solution = resolve()
         self.prepare()
         self._first = _Beginning.of(self._prepared)
@@ -232,6 +234,7 @@ class _Job:
             self._staleness |= _staleness(status)
             self._idle_units = _idle_units(status) or self._idle_units
             self._hashed = _hashed_counts(status) or self._hashed
+            self._hot = _hot_figures(status) or self._hot
             if status.next_unit > job.plan.stop_unit:
                 return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
             is_committed = status.attempt == status.commit_attempt
@@ -341,6 +344,7 @@ class _Job:
             staleness=staleness,
             idle_units=self._idle_units,
             hashed_counts=self._hashed,
+            hot=self._hot,
         )
         return replace(found, finished=False) if self._options.hosts.follow else found  # there may be more data later
 
@@ -536,6 +540,14 @@ def _hashed_counts(status: JobStatus) -> dict[str, HashedCounts]:
     hosts = [one.progress for one in status.members if one.rank is not None]
     counts = [{} if one is None else counts_of_numbers(one.numbers) for one in hosts]
     return sum_counts(counts) if all(counts) else {}
+
+
+def _hot_figures(status: JobStatus) -> HotFigures | None:
+    """What hot rows have done, as the host reported last: a job with hot rows has one."""
+    from trainer.embedding.hot_figures import HotFigures
+
+    found = (HotFigures.of_numbers(one.progress.numbers) for one in status.members if one.progress is not None)
+    return next((one for one in found if one is not None), None)
 
 
 def role_command(folder: str, kind: str, name: str, options: Sequence[str], *, listen: str = "") -> list[str]:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 
 from headrace.terminal.grid import grid
 from headrace.terminal.units import bytes_text, count_text, many, percent_range_text, percent_text
+from trainer.embedding.hot_figures import HotFigures
 from trainer.planning.hot_shares import HotShare, served_shares
 
 _SHOWN_TABLES = 40
@@ -71,6 +72,27 @@ class HotRowsScreen:
             *rest,
             *([_MEANING] if self.served_share < self.most_served_share else []),
         )
+
+
+def shared_out_text(shares: Sequence[HotShare], *, are_assumed: bool) -> str:
+    """What ``headrace train`` says of hot rows that it has shared out among tables; ``are_assumed``: without any statistics."""
+    rows, size = sum(one.hot_rows for one in shares), sum(one.hot_bytes for one in shares)
+    what = f"hot rows: {count_text(rows)} of {count_text(sum(one.rows for one in shares))} rows, {bytes_text(size)}, in this process"
+    if are_assumed:
+        return f"{what}; no input has statistics yet, so tables share them as if all their rows were alike"
+    return f"{what}; the best rows serve {percent_range_text(*served_shares(shares))} of the lookups by the statistics of inputs"
+
+
+def hot_row_lines(figures: HotFigures) -> list[str]:
+    """What hot rows have done in a run."""
+    lines = [
+        f"{percent_text(figures.hit_share)} of {many(figures.lookups, 'lookup')} were of hot rows, at most {count_text(figures.rows)} "
+        f"({bytes_text(figures.memory_bytes)}); {count_text(figures.rows_in)} became hot, {count_text(figures.rows_out)} were written back",
+        f"{bytes_text(figures.wire_bytes)} to and from servers, about {figures.wire_ratio:.2f}x of what all rows on servers take",
+    ]
+    if figures.wire_ratio >= 1 and figures.lookups:
+        lines.append("hot rows have spared nothing: give them more memory, or leave hot_rows out")
+    return lines
 
 
 def hot_rows_screen(

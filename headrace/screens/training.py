@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.hot_rows import hot_row_lines
 from headrace.screens.json_fields import fields_of
 from headrace.screens.pruning import nothing_pruned_text
 from headrace.screens.verdict import trial_table, verdict_lines
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.screens.training_figures import PlacementRow, PrunedRow, ServedRow
     from trainer.data.late_data import LateData
     from trainer.embedding.hashed_counts import HashedCounts
+    from trainer.embedding.hot_figures import HotFigures
     from trainer.evaluation.verdict import Finding
     from trainer.model.metrics import AnyScores
     from trainer.serving.deltas.commit_exporter import ExportedChain
@@ -240,6 +242,7 @@ class TrainedScreen:
         staleness: the updates that lookups missed, as measured.
         steps_by_host: of a job, the steps of this command in which each host had events, by name; none for training in one process.
         idle_host_steps_share: the share of all steps of all these hosts in which the host had no event.
+        hot: what hot rows have done since this command opened its tables on servers; None without any.
         hashed: by name of a hashed table, what it has done on all servers or hosts since this command loaded its rows; of a job without
             servers, as its hosts reported last.
         budget: the share of the weights of tables that a pruned run has memory for; 1.0 for another run.
@@ -280,6 +283,7 @@ class TrainedScreen:
     steps_by_host: dict[str, int]
     idle_host_steps_share: float
     hashed: dict[str, HashedCounts]
+    hot: HotFigures | None
     budget: float
     label: str
     task: str
@@ -304,7 +308,8 @@ class TrainedScreen:
         """The fields, the test's scores without the count of positive labels."""
         test = None if self.test is None else _score_fields(self.test)
         staleness = self.staleness.to_document()
-        return {**fields_of(self), "late": _late_fields(self.late), "staleness": staleness, "test": test}
+        hot = None if self.hot is None else self.hot.to_document()
+        return {**fields_of(self), "late": _late_fields(self.late), "staleness": staleness, "hot": hot, "test": test}
 
     def render(self) -> RenderableType:
         """Options, epochs, counts of events, then the quality on the test partitions."""
@@ -350,6 +355,8 @@ class TrainedScreen:
             pairs.append(("staleness", _missed(self.staleness)))
         lines = [counts.summary(name) for name, counts in self.hashed.items()]
         pairs += [("" if k else "hashed", text) for k, text in enumerate(lines)]
+        if self.hot is not None:
+            pairs += [("" if k else "hot rows", text) for k, text in enumerate(hot_row_lines(self.hot))]
         if self.budget < 1:
             pairs.append(
                 ("pruned", f"to {percent_text(self.budget)} of the weights: headrace prune report {self.run_dir}")

@@ -80,7 +80,8 @@ def options_before_choices(given: Mapping[str, Any], *, run_dir: str) -> TrainCo
 
 def _asked(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are given."""
-    return {name: value for name, value in given.items() if value is not None and value != "auto"}
+    own = ("hot_rows",)  # what it says is no choice by a trial
+    return {name: value for name, value in given.items() if value is not None and (value != "auto" or name in own)}
 
 
 def _ignore(message: str) -> None:

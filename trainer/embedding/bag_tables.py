@@ -18,6 +18,7 @@ from trainer.embedding.engine import NO_HASHED_COUNTS, TableState
 from trainer.embedding.feature_counts import BatchCounter, FeatureCounts
 from trainer.embedding.gradient_checks import check_gradients
 from trainer.embedding.hashed_counts import HashedCounts
+from trainer.embedding.hot_figures import HotFigures
 from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.embedding.state_checks import check_states
 from trainer.errors import BadBatch, ConfigError
@@ -87,6 +88,11 @@ class BagTables(ABC, Generic[Kept]):
     def hashed_counts(self) -> Mapping[str, HashedCounts]:
         """What each hashed table has done in this process, by name."""
         return NO_HASHED_COUNTS
+
+    @property
+    def hot_figures(self) -> HotFigures | None:
+        """What the hot rows of tables on servers have done; None where there are none."""
+        return None
 
     def lookup(self, batch: IdBatch) -> Array:
         """Activations, float32 [batch.rows, width]; an empty bag gives zeros.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from trainer.host.served_host_weights import ServedHostWeights
 from trainer.host.sharded_weights import ShardedWeights
 from trainer.host.snapshots import Snapshot, take_snapshot
 from trainer.host.unit_gate import UnitGate
+from trainer.hot_options import HotOptions
 from trainer.planning.plan import PartitionPlan
 from trainer.reading.batches import Batch
 from trainer.reading.columns import DecodedFragment
@@ -102,6 +103,7 @@ class Host:
         statistics_share: the share of the batches from which the statistics of features are sampled.
         partition: the plan by which hosts hold tables, core k that of rank k; None: rows are spread over them.
         servers: that hold the tables instead of the hosts.
+        hot_rows: how many rows of each table on servers stay in the memory of this host, by its name.
         towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
 
     Attributes:
@@ -124,9 +126,10 @@ class Host:
         statistics_share: float = 0.0,
         partition: PartitionPlan | None = None,
         servers: RunServers | None = None,
+        hot_rows: Mapping[str, int] | None = None,
         towers: Towers = (),
     ) -> None:
-        self._partition, self._servers, self._towers = partition, servers, towers
+        self._partition, self._servers, self._towers, self._hot_rows = partition, servers, towers, hot_rows
         self._before_write, self._statistics_share = before_write, statistics_share
         self._connect = connect
         self._slice: TpuSlice | None = None
@@ -362,13 +365,14 @@ class Host:
             return model
         self._wait_for_writer()
         is_planned = self._partition is not None
-        check_placement(data.config, is_served=self._servers is not None, hosts=hosts, is_planned=is_planned)
+        config = data.config if not self._hot_rows else replace(data.config, hot_rows=HotOptions.read(self._hot_rows))
+        check_placement(config, is_served=self._servers is not None, hosts=hosts, is_planned=is_planned)
         current, head = CurrentChannels(rank, hosts), data.plan.head
         weights: Weights | TpuWeights
         if self._connect is not None:
             weights = self._weights_on_slice(self._connect, hosts, data)
         elif self._servers is not None:
-            weights = ServedHostWeights(data.layout, data.config, head, current.channels, self._moves_of(self._servers))
+            weights = ServedHostWeights(data.layout, config, head, current.channels, self._moves_of(self._servers))
         elif hosts == 1 and self._partition is None:
             weights = build_weights(data.layout, data.config, head)
         else:
@@ -479,8 +483,8 @@ class Host:
             unit = gate.begun_unit
             newest_secs = 0.0 if unit is None else float(plan.units.newest_secs(unit + 1))
             assert self._attempt is not None, "steps are those of an attempt"
-            idle = weights.idle_units
-            numbers = self._attempt.staleness.to_numbers() | ({} if idle is None else idle.to_numbers())
+            figures = (self._attempt.staleness, weights.idle_units, weights.hot_figures)
+            numbers = {name: one for found in figures if found is not None for name, one in found.to_numbers().items()}
             self._progress = Progress(
                 order.attempt, state.progress.step - first_step, state.events - first_events, unit, newest_secs, numbers
             )

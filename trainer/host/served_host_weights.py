@@ -11,6 +11,7 @@ from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.engine import TableState
 from trainer.embedding.exchange import Exchange
+from trainer.embedding.hot_figures import HotFigures
 from trainer.embedding.ps.engine_move import MoveFigures, MoveStage
 from trainer.embedding.state_checks import empty_state
 from trainer.errors import ServerLost
@@ -116,6 +117,11 @@ class ServedHostWeights(HostWeights):
     @property
     def _loads(self) -> bool:
         return self._exchange.rank == 0
+
+    @property
+    def hot_figures(self) -> HotFigures | None:
+        """See :attr:`Weights.hot_figures`."""
+        return self.tables.engine.hot_figures
 
     def initial_arrays(self) -> dict[str, Array]:
         """See :meth:`Weights.initial_arrays`: tables without changed rows."""

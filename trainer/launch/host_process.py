@@ -77,6 +77,7 @@ def run_host(
             statistics_share=spec.statistics_share,
             partition=spec.find_partition(client.document),
             towers=spec.towers,
+            hot_rows=spec.hot_rows,
             servers=None if spec.servers is None else servers_of(spec.servers, client.document, options.token),
         )
         membership = Membership(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from trainer.checkpoints.manifest import canonical_json, parse_json
 from trainer.control.job_files import JobFiles, replace_file
@@ -70,6 +70,7 @@ class JobSpec:
         partition: the digest of the document of the plan by which hosts hold tables; empty: rows are spread over them.
         servers: that hold the tables; None: the hosts do.
         towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
+        hot_rows: how many rows of each table on servers stay in the memory of the host, by its name.
     """
 
     format: str
@@ -84,6 +85,7 @@ class JobSpec:
     partition: str = ""
     servers: ServersSpec | None = None
     towers: tuple[tuple[str, ...], ...] = ()
+    hot_rows: Mapping[str, int] = field(default_factory=dict)
 
     def write(self, files: JobFiles) -> None:
         """Replace the document of the run, atomically."""

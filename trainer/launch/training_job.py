@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.stored_plans import find_plan
+from trainer.config import TrainConfig
 from trainer.control.job_files import JobFiles, verify_document
 from trainer.errors import RunMismatch
 from trainer.launch.job_spec import FORMAT, JobSpec, ServersSpec, job_identity
@@ -138,9 +140,15 @@ def make_job(
         partition="" if partition is None else files.put_document(plan_bytes(partition)),
         servers=_with_plan(servers, server_plan, files),
         towers=towers,
+        hot_rows=_hot_rows(prepared.config),
     )
     spec.write(files)
     return LaunchedJob(spec, plan, newest)
+
+
+def _hot_rows(config: TrainConfig) -> Mapping[str, int]:
+    """The hot rows of each table, which are known by now."""
+    return {} if config.hot_rows is None else config.hot_rows.by_table or {}
 
 
 def _same_run(servers: ServersSpec, files: JobFiles) -> ServersSpec:

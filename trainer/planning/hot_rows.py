@@ -1,4 +1,4 @@
-"""Which rows of a table are in the frames of the accelerator's memory, each of which holds a row: decided after each batch, by the heat of rows. No I/O.
+"""Which rows of a table are in the frames of the memory that trains, each of which holds a row: decided after each batch, by the heat of rows. No I/O.
 
 A row that was looked up takes a free frame, or that of the coldest row if it is hotter by what a move costs. Equal batches give equal
 decisions.

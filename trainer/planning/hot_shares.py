@@ -1,4 +1,4 @@
-"""How many rows of each table to keep in the accelerator's memory, within a budget of bytes over all tables. Pure.
+"""How many rows of each table to keep in the memory that trains, within a budget of bytes over all tables. Pure.
 
 Every row has a benefit, its lookups in an event, and a price, its bytes. Rows are taken in the order of benefit by price: the most
 frequent rows of a table come first. Where shares are stated this is the best choice for the bytes that it takes; by a sample it is the
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainer.errors import ConfigError
+from trainer.hot_options import HotOptions
 from trainer.planning.served_lookups import ServedLookups, served_lookups
 from trainer.planning.tables import TableFacts
 
@@ -22,7 +23,7 @@ class HotShare:
 
     Attributes:
         name, rows, row_bytes: the table, with the slots of its optimizer.
-        hot_rows: the rows in the accelerator's memory.
+        hot_rows: the rows in the memory that trains.
         ids_per_event: the lookups of an event.
         served_share: the least share of them that the best choice of so many hot rows serves.
         most_served_share: the most; both are equal where shares are stated or assumed.
@@ -63,6 +64,19 @@ def hot_shares(tables: Sequence[TableFacts], budget_bytes: int) -> tuple[HotShar
         taken[one.table] += rows
         left -= rows * tables[one.table].row_bytes
     return tuple(_share(*one) for one in zip(tables, served, taken, strict=True))
+
+
+def hot_rows_of(option: HotOptions, tables: Sequence[TableFacts]) -> dict[str, int]:
+    """The hot rows of each table by the option of a run. Raises :class:`ConfigError` for the name of no table."""
+    if option.share:
+        shares = hot_shares(tables, round(option.share * sum(one.table_bytes for one in tables)))
+        return {one.name: one.hot_rows for one in shares}
+    given = option.by_table or {}
+    names = [one.name for one in tables]
+    if unknown := [name for name in given if name not in names]:
+        raise ConfigError("hot_rows must name tables of the model", where="hot_rows", value=", ".join(unknown)[:200],
+                          allowed=", ".join(names)[:200], next_step="headrace plan hot MODEL --output FILE names them")  # fmt: skip
+    return {one.name: min(option.of_each or given.get(one.name, 0), one.rows) for one in tables}
 
 
 def _classes(tables: Sequence[TableFacts], served: Sequence[ServedLookups]) -> list[_Class]:

@@ -10,6 +10,7 @@ from functools import cache, partial
 
 from trainer.combinations import Setup, check_setup
 from trainer.embedding.hashed_counts import HashedCounts, sum_counts
+from trainer.embedding.hybrid.engine import TieredEngine
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
 from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
@@ -166,8 +167,14 @@ class RunServers:
                 servers=True,
                 workers=worker is not None,
                 plan=self.plan is not None,
+                hot=bool(options.hot_rows),
+                rounded=self.wire.values != "float32",
             )
         )
+        if options.hot_rows:
+            return TieredEngine(
+                features, options.hot_rows, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire
+            )
         if options.pruning is not None:
             return ServedPrunedEngine(
                 features, options.pruning, seed=seed, servers=connects, held=held, wire=self.wire, overlaps=overlaps

@@ -26,6 +26,7 @@ from trainer.data.late_data import NOTHING_LATE, LateData
 from trainer.data.ledger import LedgerSummary
 from trainer.embedding.batch_sampler import BatchSampler
 from trainer.embedding.hashed_counts import HashedCounts
+from trainer.embedding.hot_figures import HotFigures
 from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.embedding.tpu.slices import TpuSlice
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
@@ -101,6 +102,7 @@ class TrainReport:
         idle_units: the hidden units that are off at the end, counted since the process began; of a job, as its hosts reported last. None
             where they are not counted.
         hashed_counts: what the hashed tables of this process have done, by name; of a job, those of all hosts, as they reported last.
+        hot: what the hot rows of tables on servers have done in this process; None without any.
     """
 
     epochs: int
@@ -120,6 +122,7 @@ class TrainReport:
     held_out_partitions: tuple[str, ...] = ()
     idle_units: IdleUnits | None = None
     hashed_counts: Mapping[str, HashedCounts] = field(default_factory=dict)
+    hot: HotFigures | None = None
 
     @property
     def final(self) -> AnyScores | None:
@@ -146,6 +149,7 @@ class TrainReport:
             "held_out": None if self.held_out is None else self.held_out.to_document(),
             "held_out_partitions": list(self.held_out_partitions),
             "idle_units": None if self.idle_units is None else asdict(self.idle_units),
+            "hot": None if self.hot is None else self.hot.to_document(),
         }
 
 
@@ -320,6 +324,7 @@ class _Run:
             held_out_partitions=self._progress.held_out_partitions,
             idle_units=self._weights.idle_units,
             hashed_counts=self._weights.hashed_counts,
+            hot=self._weights.hot_figures,
         )
 
     def _next_stage(self, read: ReadFragment) -> tuple[Epoch, ...]:

@@ -11,11 +11,14 @@ import numpy as np
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.planned_tables import tables_to_plan
 from trainer.embedding.pruned.tables import groups_of
 from trainer.embedding.ps.served_engine import ServedOptions
 from trainer.embedding.spec import FeatureSpec, tables_of
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
+from trainer.planning.hot_shares import hot_rows_of
+from trainer.planning.tables import FeatureLoad
 from trainer.pruning_options import GroupOptions, PruningOptions
 from trainer.training.run_state import LINEAR, limits_of, linear_features
 
@@ -45,8 +48,25 @@ def joined_ids(ids: IdBatch, config: TrainConfig) -> IdBatch:
 
 
 def joined_options(layout: InputLayout, config: TrainConfig, head: AnyHead) -> ServedOptions:
-    """What the tables of one engine are beside plain ones."""
-    return ServedOptions(_joined_limits(layout, config, head), _joined_pruning(layout, config, head))
+    """What the tables of one engine are beside plain ones. Raises :class:`~trainer.errors.ConfigError` for hot rows of no table."""
+    features = joined_features(layout, config, head)
+    return ServedOptions(
+        _joined_limits(layout, config, head),
+        _joined_pruning(layout, config, head),
+        _joined_hot_rows(layout, config, features),
+    )
+
+
+def _joined_hot_rows(layout: InputLayout, config: TrainConfig, features: Sequence[FeatureSpec]) -> dict[str, int]:
+    """The hot rows of each table: as many in both parts of the model. A share is shared out as without statistics."""
+    if config.hot_rows is None:
+        return {}
+    loads = {
+        one.name: FeatureLoad.assumed(one.name, one.table.vocabulary_size, (), has_one_id=True)
+        for one in layout.features
+    }
+    found = hot_rows_of(config.hot_rows, tables_to_plan(layout.features, loads))
+    return {one.name: found[one.name.removeprefix(LINEAR)] for one in tables_of(features)}
 
 
 def _joined_pruning(layout: InputLayout, config: TrainConfig, head: AnyHead) -> PruningOptions | None:

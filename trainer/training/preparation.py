@@ -221,6 +221,7 @@ def check_placement(config: TrainConfig, *, is_served: bool, hosts: int = 1, is_
             hosts=hosts,
             servers=is_served,
             plan=is_planned,
+            hot=config.hot_rows is not None,
         )
     )
 

@@ -20,6 +20,7 @@ from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.exchange import OneHost
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed_counts import HashedCounts
+from trainer.embedding.hot_figures import HotFigures
 from trainer.embedding.optimizers import Adagrad
 from trainer.embedding.partitioned.engine import PartitionedEngine
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
@@ -155,6 +156,10 @@ class ModelWeights(Protocol):
     def hashed_counts(self) -> Mapping[str, HashedCounts]:
         """What the hashed tables of this process have done, by the names that they have on servers."""
 
+    @property
+    def hot_figures(self) -> HotFigures | None:
+        """What the hot rows of this process have done; None where there are none."""
+
     def begin_attempt(self, beginning: AttemptBeginning) -> None:
         """Begin an attempt of a job; see :class:`AttemptBeginning`."""
 
@@ -284,6 +289,11 @@ class Weights:
         """What the hashed tables of this process have done, by the names that they have on servers."""
         parts = (("", self.engine), (LINEAR, self.linear))
         return {prefix + name: one for prefix, engine in parts if engine for name, one in engine.hashed_counts.items()}
+
+    @property
+    def hot_figures(self) -> HotFigures | None:
+        """What the hot rows of this process have done; None where there are none."""
+        return None
 
     def dense_arrays(self) -> dict[str, Array]:
         """The dense part of :meth:`arrays`."""

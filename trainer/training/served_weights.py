@@ -11,6 +11,7 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
+from trainer.embedding.hot_figures import HotFigures
 from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
 from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.state_checks import empty_state
@@ -143,6 +144,11 @@ class ServedWeights(Weights):
     def update_tables(self, batch: Batch, gradients: TableGradients) -> None:
         """See :meth:`Weights.update_tables`."""
         self.tables.update(batch, gradients)
+
+    @property
+    def hot_figures(self) -> HotFigures | None:
+        """See :attr:`Weights.hot_figures`."""
+        return self.tables.engine.hot_figures
 
     def arrays(self) -> dict[str, Array]:
         """See :meth:`Weights.arrays`."""

@@ -148,6 +148,10 @@ class TpuWeights:
         """See :class:`ModelWeights`: a slice has no hashed tables."""
         return {}
 
+    @property
+    def hot_figures(self) -> None:
+        """See :class:`ModelWeights`: a slice has no servers."""
+
     def arrays(self) -> dict[str, Array]:
         """All weights, slots and random state, as a checkpoint stores them."""
         return {**self.dense_arrays(), **state_arrays(self._states_by_part())}

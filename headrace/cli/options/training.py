@@ -11,10 +11,11 @@ from headrace.cli.options.files import read_file
 from transforms.errors import InputError
 
 
-def read_options(path: str) -> Mapping[str, Any]:
+def read_options(path: str, *, hot_rows: bool = True) -> Mapping[str, Any]:
     """The options in a JSON file, or in a JSON object instead of its path; none without either.
 
-    Towers may be a file of ``headrace towers make``, by its path from the folder of the file.
+    Towers may be a file of ``headrace towers make``, and hot rows one of ``headrace plan hot``, by its path from the folder of the file.
+    ``hot_rows``: whether these are wanted; a plan needs none, and may be made before the file is there.
     """
     options: object = {}
     is_text = path.startswith("{")
@@ -30,11 +31,24 @@ def read_options(path: str) -> Mapping[str, Any]:
             ) from None
     if not isinstance(options, Mapping):
         raise InputError("training options must be a JSON object", where=path, value=type(options).__name__)
+    if not hot_rows:
+        options = {name: value for name, value in options.items() if name != "hot_rows"}
+    elif isinstance(hot := options.get("hot_rows"), str) and hot != "auto":
+        options = {**options, "hot_rows": _hot_rows((Path() if is_text else Path(path).parent) / hot)}
     modules = options.get("tower_modules")
     if isinstance(modules, Mapping) and isinstance(modules.get("towers"), str):
         folder = Path() if is_text else Path(path).parent
         return {**options, "tower_modules": {**modules, "towers": _made_towers(folder / modules["towers"])}}
     return options
+
+
+def _hot_rows(path: Path) -> object:
+    """What a file of hot rows says, which is checked with the other options."""
+    try:
+        return json.loads(read_file(str(path), "hot_rows, in --config"))
+    except (ValueError, RecursionError) as error:
+        raise InputError("a file of hot rows must be a JSON object", where=f"hot_rows, in --config: {path}", value=str(error),
+                         next_step="headrace plan hot MODEL --output FILE writes one") from None  # fmt: skip
 
 
 def _made_towers(path: Path) -> list[list[str]]:

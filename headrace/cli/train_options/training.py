@@ -76,11 +76,12 @@ class TrainOptions:
             hashed=bool(options.get("hashed")), pruned=options.get("pruning") is not None, hosts=self.hosts.most_hosts,
             servers=bool(self.servers.servers), workers=bool(self.servers.embedding_workers), plan=bool(self.hosts.plan),
             towers=bool(self.hosts.towers), tpu=bool(self.tpu.tpu), least_servers=bool(self.servers.least_servers),
+            hot=options.get("hot_rows") is not None, rounded=self.servers.wire_values not in ("", "float32"),
         )  # fmt: skip
         if (found := refusal_of(setup)) is not None:
             option = found.options[0]
-            value = setup.hosts if option == "hosts" else values_of_group(self).get(option)
-            raise InputError(found.what, where=place_of(found), value=value, next_step=found.next_step)
+            value = setup.hosts if option == "hosts" else values_of_group(self).get(option) or options.get(option)
+            raise InputError(found.what, where=place_of(found), value=str(value)[:200], next_step=found.next_step)
 
     def _check_processes(self) -> None:
         """Raise :class:`InputError` for numbers of processes that would change on other machines."""

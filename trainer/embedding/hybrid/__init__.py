@@ -1,1 +1,1 @@
-"""Hybrid placement: hot rows in the accelerator's memory, cold ones on servers."""
+"""Hybrid placement: hot rows in the memory that trains, cold ones on servers."""

@@ -18,10 +18,11 @@ class PlacementCounts:
     """What hybrid placement has done since its engine was made.
 
     Attributes:
-        hits, misses: lookups of rows in the accelerator's memory, and of others.
+        hits, misses: lookups of rows in the memory that trains, and of others.
         distinct_hits, distinct_misses: the same of the distinct rows of each batch.
-        rows_in, rows_out: rows that were moved into the accelerator's memory, and changed ones that were written back.
+        rows_in, rows_out: rows that were moved into the memory that trains, and changed ones that were written back.
         moved_bytes: those of both.
+        spared_rows, spared_values: rows, and their values, that lookups and updates have not asked the cold tier for.
         decision_secs: what it took to count lookups, to find rows in frames and to decide.
         move_secs: what it took to move rows.
     """
@@ -33,6 +34,8 @@ class PlacementCounts:
     rows_in: int = 0
     rows_out: int = 0
     moved_bytes: int = 0
+    spared_rows: int = 0
+    spared_values: int = 0
     decision_secs: float = 0.0
     move_secs: float = 0.0
 
@@ -48,7 +51,7 @@ class TierRows:
 
     Attributes:
         counts: int64, the rows of each table.
-        is_hot: whether the accelerator has each row.
+        is_hot: whether each row is hot.
         frames: of the hot ones; ``hot_counts``: their numbers by table.
         cold_rows: the others; ``cold_counts``: their numbers by table.
     """

@@ -1,7 +1,7 @@
-"""Rows in two tiers: hot ones in the accelerator's memory, all others in a cold tier, such as servers.
+"""Rows in two tiers: hot ones in the memory that trains, all others in a cold tier, such as servers.
 
 After each update rows move between the tiers, slots of the optimizer included, as :mod:`trainer.planning.hot_rows` decides. A hot row is
-changed in the accelerator's memory only, and written back when it leaves, and before a state or a snapshot is read.
+changed in the memory that trains only, and written back when it leaves, and before a state or a snapshot is read.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from trainer.embedding.batch_checks import check_batch
 from trainer.embedding.cpu.dense_store import DenseStore, join_by_table, join_lookups, one_event
 from trainer.embedding.cpu.layout import learning_rates
 from trainer.embedding.cpu.outputs import OutputPool
+from trainer.embedding.cpu.table_bytes import row_bytes
 from trainer.embedding.engine import NO_HASHED_COUNTS, TableState
 from trainer.embedding.hybrid import kernels
 from trainer.embedding.hybrid.cold_tier import ColdTier
@@ -30,7 +31,7 @@ from transforms.arrays import Array
 class TieredStore:
     """See :class:`~trainer.embedding.row_store.RowStore`: each of ``tables`` has some hot rows.
 
-    Values are those of :class:`~trainer.embedding.cpu.dense_store.DenseStore`, whichever rows are hot. The accelerator's memory is a dense
+    Values are those of :class:`~trainer.embedding.cpu.dense_store.DenseStore`, whichever rows are hot. The memory that trains is a dense
     array of frames in the memory of the process.
 
     Args:
@@ -74,6 +75,16 @@ class TieredStore:
         return replace(self._counts)
 
     @property
+    def frames(self) -> tuple[int, ...]:
+        """The most hot rows of each table."""
+        return self._placement.frames
+
+    @property
+    def frame_bytes(self) -> int:
+        """The bytes of all frames, with the slots of their rows."""
+        return sum(frames * row_bytes(table) for table, frames in zip(self.tables, self.frames, strict=True))
+
+    @property
     def hot_rows(self) -> dict[str, Array]:
         """The rows of each table that are hot, int64 in the order of their frames, by name."""
         rows, _, counts = self._placement.placed()
@@ -111,7 +122,10 @@ class TieredStore:
     def _find(self, rows: Array, counts: Array) -> TierRows:
         began = time.perf_counter()
         found = self._placement.find(rows, counts)
-        self._counts.decision_secs += time.perf_counter() - began
+        held = self._counts
+        held.spared_rows += len(found.frames)
+        held.spared_values += int((found.hot_counts * self._dims).sum())
+        held.decision_secs += time.perf_counter() - began
         return found
 
     def _count(self, rows: Array, counts: Array, lookups: Array) -> None:
@@ -142,7 +156,7 @@ class TieredStore:
         self._counts.moved_bytes += values.nbytes
 
     def _write_back(self, rows: Array, frames: Array, counts: Array) -> None:
-        """Write the rows in these frames that were changed in the accelerator's memory to the cold tier."""
+        """Write the rows in these frames that were changed in the memory that trains to the cold tier."""
         changed = self._hot.are_changed(frames, counts)
         if not changed.any():
             return
@@ -153,17 +167,18 @@ class TieredStore:
         self._counts.rows_out += int(changed.sum())
         self._counts.moved_bytes += values.nbytes
 
-    def _write_back_all(self) -> None:
+    def write_back(self) -> None:
+        """Give the cold tier the values of all hot rows."""
         self._write_back(*self._placement.placed())
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
-        self._write_back_all()
+        self.write_back()
         return self.cold.weights_of(table, rows)
 
     def table_state(self, t: int) -> TableState:
         """See :class:`~trainer.embedding.row_store.RowStore`."""
-        self._write_back_all()
+        self.write_back()
         return self.cold.table_state(t)
 
     def section_names(self, t: int) -> tuple[str, ...]:
@@ -178,7 +193,7 @@ class TieredStore:
 
     def begin_snapshot(self, *, most_bytes: int) -> StoreSnapshot:
         """See :class:`~trainer.embedding.row_store.RowStore`; hot rows are written back first."""
-        self._write_back_all()
+        self.write_back()
         return self.cold.begin_snapshot(most_bytes=most_bytes)
 
     def end_snapshot(self) -> None:

@@ -142,6 +142,11 @@ class PsEngine(BagTables[ServedBatch]):
         return self._buffers.copied_bytes
 
     @property
+    def wire_bytes(self) -> int:
+        """Bytes that were sent and received for rows, over all connections so far; those of snapshots go over others."""
+        return sum(one.wire_bytes for one in self._servers)
+
+    @property
     def parts(self) -> TableParts:
         """The tables in the order of messages, and their rows on servers."""
         return self._parts

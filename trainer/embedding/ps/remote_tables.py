@@ -61,7 +61,7 @@ class RemoteTables:
         self.dims = np.array([one.dim for one in self._tables], np.int64)
         self.slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in self._tables], np.int64)
         self._is_saving_old = self._has_snapshot = False
-        self._updates = self._sent = self._generation = self._loads = 0
+        self._updates = self._sent = self._generation = self._loads = self._bytes_before = 0
         self.open()
 
     def open(self) -> None:
@@ -75,6 +75,7 @@ class RemoteTables:
         Raises :class:`ServerLost` if ``keeps_rows``, and the server was started again without the rows that it had.
         """
         before = self._generation
+        self._bytes_before = self.wire_bytes
         self._link.close()
         self._connect, self._link, self._is_saving_old = connect, connect(False), True
         self._sent = 0
@@ -87,6 +88,11 @@ class RemoteTables:
     def link(self) -> ServerLink:
         """The connection."""
         return self._link
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes that were sent and received over this connection and earlier ones, but for snapshots."""
+        return self._bytes_before + self._link.sent_bytes + self._link.received_bytes
 
     @property
     def updates(self) -> int:

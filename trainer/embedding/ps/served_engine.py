@@ -11,6 +11,7 @@ from trainer.combinations import Setup
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.engine import EmbeddingEngine
 from trainer.embedding.hashed.limits import TableLimits
+from trainer.embedding.hot_figures import HotFigures
 from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.ps.server_link import Connect, ConnectWorker
 from trainer.pruning_options import PruningOptions
@@ -26,10 +27,12 @@ class ServedOptions:
     Attributes:
         hashed: the limits of hashed tables, by name.
         pruning: the options of pruned tables, which all tables are then; None: none is.
+        hot_rows: how many rows of each table are in the memory of this process, by its name.
     """
 
     hashed: Mapping[str, TableLimits] = field(default_factory=lambda: NO_LIMITS)
     pruning: PruningOptions | None = None
+    hot_rows: Mapping[str, int] = field(default_factory=dict)
 
 
 class ServedEngine(EmbeddingEngine, Protocol):
@@ -41,6 +44,10 @@ class ServedEngine(EmbeddingEngine, Protocol):
 
     def begin_lookup(self, batch: IdBatch) -> Callable[[], Array]:
         """Begin a lookup; the function that is returned gives the activations, and is called once. Several end in their order."""
+
+    @property
+    def hot_figures(self) -> HotFigures | None:
+        """What the hot rows of tables on servers have done; None where there are none."""
 
     @property
     def direct(self) -> PsEngine:
