@@ -11,9 +11,13 @@ from tests.support.examples import scaled
 from tests.trainer.embedding.partitioned.plans import plans
 from tests.trainer.embedding.partitioned.test_partitioned_engine import batches
 from tests.trainer.embedding.partitioned.test_planned_engine import FEATURES, TABLES, normal_gradients
+from tests.trainer.embedding.ps.test_hashed_servers import FEATURES as HASHED_FEATURES
+from tests.trainer.embedding.ps.test_hashed_servers import LIMITS, batch_of
 from tests.trainer.thread_exchange import on_hosts
 from trainer.checkpoints.shard_rows import table_slices
+from trainer.embedding import Adagrad, FeatureSpec, TableSpec
 from trainer.embedding.engine import TableState
+from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.errors import TornCheckpoint
@@ -56,6 +60,41 @@ def test_shards_are_saved_once_and_restored(trained, plan):
         }
         stands = [one for table in TABLES for one in table_slices(plan, "embedding", table.name) if core in one.cores]
         assert len(saved) == 3 * len(stands)
+
+
+def test_shards_of_hashed_tables_are_saved_with_what_their_host_counts():
+    """Also on a host that none of the ids of a small table is on."""
+    small = TableSpec("small", 2, 4, Adagrad(0.1), "mean")
+    features = (HASHED_FEATURES[0], FeatureSpec("small", small), HASHED_FEATURES[2])
+    hashed = {**LIMITS, "small": TableLimits(6)}
+
+    def batch(seed):
+        found = batch_of(seed)
+        first, stop = found.offsets[1, 0], found.offsets[1, -1]
+        found.ids[first:stop] %= 2
+        return found
+
+    def work(exchange):
+        made = lambda: ShardedTables(features, seed=3, exchange=exchange, hashed=hashed, threads=1)  # noqa: E731
+        tables = made()
+        tables.load_parts(shard_states(shard_arrays("embedding", tables), "embedding", tables))
+        for seed in range(9):
+            one = batch(seed)
+            tables.apply_gradients(one, normal_gradients(one, tables.width, seed))
+        saved = {}
+        for parted in parted_shards("embedding", tables, 1 << 20):
+            saved.update(joined(parted))
+        tables.end_snapshot()
+        whole = shard_arrays("embedding", tables)
+        restored = made()
+        restored.load_parts(shard_states(saved, "embedding", restored))
+        return saved, whole, shard_arrays("embedding", restored)
+
+    for saved, whole, again in on_hosts(3, work):
+        expected = {name: (array.dtype, array.tobytes()) for name, array in whole.items()}
+        assert {name: (array.dtype, array.tobytes()) for name, array in saved.items()} == expected
+        assert {name: (array.dtype, array.tobytes()) for name, array in again.items()} == expected
+        assert {name.split("/")[2] for name in whole if name.startswith("history/")} == {"ages", "steps", "candidates"}
 
 
 def test_shards_of_other_tables_and_cores_are_refused():

@@ -43,13 +43,13 @@ class TableLimits:
         return HashedTable(spec, **asdict(self))
 
     def divided(self, servers: int, table: str) -> TableLimits:
-        """The limits of each of some servers, which have the capacity together, rounded up.
+        """The limits of each of some servers or hosts, which have the capacity together, rounded up.
 
-        Raises :class:`ConfigError` for fewer places than servers.
+        Raises :class:`ConfigError` for fewer places than these.
         """
         if self.capacity < servers:
-            raise ConfigError("a hashed table must have a place on each server", where=f"table {table}", value=f"capacity {self.capacity}",
-                              allowed=f">= {servers}", next_step="give the table a larger capacity or budget_mib, or use fewer servers")  # fmt: skip
+            raise ConfigError("a hashed table must have a place on each server or host", where=f"table {table}", value=f"capacity {self.capacity}",
+                              allowed=f">= {servers}", next_step="give the table a larger capacity or budget_mib, or use fewer servers or hosts")  # fmt: skip
         capacity, candidates = -(-self.capacity // servers), -(-self.candidates // servers)
         return replace(self, capacity=capacity, candidates=candidates)
 
@@ -68,7 +68,7 @@ def divided_limits(
             raise ConfigError("a hashed table must be one of the engine's", value=name, allowed=", ".join(names))
     if limits and is_planned:
         raise ConfigError("hashed tables must be placed without a plan", where=", ".join(limits), value="a partition plan",
-                          next_step="leave --plan out: their ids are spread over all servers")  # fmt: skip
+                          next_step="leave --plan out: their ids are spread over all servers or hosts")  # fmt: skip
     found = {name: one.divided(owners, name) for name, one in limits.items()}
     for table in tables:
         if table.name in found:

@@ -19,7 +19,7 @@ from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.layout import feature_layout, table_layout
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import ChangedRows, SnapshotSections, TableSections, TableState
+from trainer.embedding.engine import NO_SECTIONS, ChangedRows, SnapshotSections, TableSections, TableState
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.hashed.limits import TableLimits, divided_limits
 from trainer.embedding.hashed.saved_history import SECTIONS, SavedHistory
@@ -222,7 +222,8 @@ class ShardedTables(BagTables[Asked]):
         part, core = self._parts.parts[p], self._exchange.rank
         own = self.store.table_state(p)
         if not self._gives[p]:
-            return TableState(own.rows[:0], own.weights[:0], own.slots[:0])
+            sections = own.sections if part.is_saved_by(core) else NO_SECTIONS
+            return TableState(own.rows[:0], own.weights[:0], own.slots[:0], sections)
         number = partial(part.whole_rows, core)
         return replace(own, rows=number(own.rows), sections=own.sections.renumbered(number))
 
