@@ -119,9 +119,9 @@ class Derivation:
         """The JSON value of a dataclass, the inverse of :meth:`read`."""
         return self._object(type(value)).write(value)
 
-    def read(self, kind: type[_T], part: Part, *, besides: Collection[str] = ()) -> _T:
-        """The value of a dataclass; members ``besides`` its own are not read. Raises :class:`~transforms.errors.DataError`."""
-        value: _T = self._object(kind).read(part, besides)
+    def read(self, kind: type[_T], part: Part, *, extra: Collection[str] = ()) -> _T:
+        """The value of a dataclass; ``extra``: members that are not read. Raises :class:`~transforms.errors.DataError`."""
+        value: _T = self._object(kind).read(part, extra)
         return value
 
     def read_kind(self, hint: Any, part: Part) -> Any:
@@ -211,9 +211,9 @@ class _Members:
         self._required: tuple[str, ...] = ()
         self._optional: tuple[str, ...] = ()
 
-    def read(self, part: Part, besides: Collection[str] = ()) -> Any:
+    def read(self, part: Part, extra: Collection[str] = ()) -> Any:
         members = self._each
-        optional = (*self._optional, *besides) if besides else self._optional
+        optional = (*self._optional, *extra) if extra else self._optional
         part.fields(self._required, None if self._with_others else optional)
         held: Any = part.value
         values = {
@@ -352,6 +352,6 @@ def document_of(value: Any) -> Any:
     return _STRICT.document(value)
 
 
-def read_value(kind: type[_T], part: Part, *, besides: Collection[str] = ()) -> _T:
-    """The value of a dataclass at ``part``; members ``besides`` its own are not read. Raises :class:`~transforms.errors.DataError`."""
-    return _STRICT.read(kind, part, besides=besides)
+def read_value(kind: type[_T], part: Part, *, extra: Collection[str] = ()) -> _T:
+    """The value of a dataclass at ``part``; ``extra``: members that are not read. Raises :class:`~transforms.errors.DataError`."""
+    return _STRICT.read(kind, part, extra=extra)

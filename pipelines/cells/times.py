@@ -128,10 +128,10 @@ def _read_cells(text: pa.Array, column: LogColumn, notes: Counter[str], patterns
     return _times(microseconds, read), _unread(text, read)
 
 
-def from_local(microseconds: Ints, zone: str, notes: Counter[str] | None = None) -> Ints:
+def from_local(microseconds: Ints, zone: str) -> Ints:
     """Wall clock times of an IANA ``zone`` as UTC, both in microseconds since 1970."""
     every = np.ones(len(microseconds), np.bool_)
-    return _from_local(microseconds, every, zone, Counter() if notes is None else notes)
+    return _from_local(microseconds, every, zone, Counter())
 
 
 @lru_cache(maxsize=32)

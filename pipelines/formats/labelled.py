@@ -11,7 +11,7 @@ import pyarrow as pa
 from pipelines.formats.clicks import Clicks, Past
 from pipelines.formats.negatives import draw_negatives
 from pipelines.formats.options import FormatOptions
-from transforms.arrays import Ints
+from transforms.arrays import Bools, Ints
 from transforms.types import Dense, DType, Ragged, arrow_type
 
 
@@ -53,12 +53,12 @@ def label_rows(clicks: Clicks, options: FormatOptions) -> LabelledRows:
     return LabelledRows(event[order], item[order], clicked[order], counts)
 
 
-def int_column(values: Ints, valid: np.ndarray[Any, np.dtype[np.bool_]] | None = None) -> pa.Array:
-    """An int64 column; null where ``valid`` is False."""
-    return pa.array(values, pa.int64(), mask=None if valid is None else ~valid)
+def int_column(values: Ints) -> pa.Array:
+    """An int64 column."""
+    return pa.array(values, pa.int64())
 
 
-def float_column(values: Any, valid: np.ndarray[Any, np.dtype[np.bool_]]) -> pa.Array:
+def float_column(values: Any, valid: Bools) -> pa.Array:
     """A float32 column; null where ``valid`` is False."""
     return pa.array(values.astype(np.float32), pa.float32(), mask=~valid)
 

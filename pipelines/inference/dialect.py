@@ -106,13 +106,13 @@ def detect_dialect(text: bytes, where: str) -> Dialect:
     return dialect if dialect.header is None else replace(dialect, commented=None)
 
 
-def split_rows(text: bytes, syntax: Syntax, most_rows: int = _SCORED_ROWS) -> list[list[str]]:
+def split_rows(text: bytes, syntax: Syntax) -> list[list[str]]:
     """The first records of a text as lists of cells, without blank lines; a broken record is one cell."""
     rows: list[list[str]] = []
     for record in _records(text, syntax):
         cells = split_line(record, syntax)
         rows.append([cell.decode("utf-8", "replace") for cell in ([record] if cells is None else cells)])
-        if len(rows) == most_rows:
+        if len(rows) == _SCORED_ROWS:
             break
     return rows
 

@@ -169,7 +169,7 @@ def test_other_members_are_read_where_they_are_allowed() -> None:
     document = {"first": 1, "second": 2.0, "format": 1}
     with pytest.raises(DataError, match="format of the pair must be absent"):
         read_value(Pair, Part(document, "pair"))
-    assert read_value(Pair, Part(document, "pair"), besides=("format",)) == Pair(1, 2.0)
+    assert read_value(Pair, Part(document, "pair"), extra=("format",)) == Pair(1, 2.0)
     assert Derivation(with_others=True).read(Pair, Part(document, "pair")) == Pair(1, 2.0)
 
 

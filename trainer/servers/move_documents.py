@@ -117,7 +117,7 @@ class MoveRequest:
     @classmethod
     def read(cls, field: DocumentField) -> MoveRequest:
         """The request at ``field``. Raises :class:`TornCheckpoint`."""
-        return STRICT.read(cls, _of_this_format(field), besides=("format",))
+        return STRICT.read(cls, _of_this_format(field), extra=("format",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class TrainingServers:
     @classmethod
     def read(cls, field: DocumentField) -> TrainingServers:
         """The servers at ``field``. Raises :class:`TornCheckpoint`."""
-        return STRICT.read(cls, _of_this_format(field), besides=("format",))
+        return STRICT.read(cls, _of_this_format(field), extra=("format",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class MoveFiles:
         found = []
         for path in sorted(self.folder.glob("notice-*.json")):
             try:
-                notice = STRICT.read(_Notice, _of_this_format(_document(path)), besides=("format",))
+                notice = STRICT.read(_Notice, _of_this_format(_document(path)), extra=("format",))
                 if notice.training == training:
                     found.append(notice.server)
             except TornCheckpoint as error:

@@ -63,11 +63,6 @@ def is_nan(x: Tensor) -> Tensor:
     return magnitude(x) > _INFINITE
 
 
-def is_infinite(x: Tensor) -> Tensor:
-    """Where x is inf or -inf."""
-    return tf.equal(magnitude(x), _INFINITE)
-
-
 def is_negative(x: Tensor) -> Tensor:
     """Where x has a minus sign, as -0.0 has."""
     return bits_of(x) < 0

@@ -41,10 +41,10 @@ class CollectedFiles:
     referenced: Callable[[Connection, Storage, Sequence[str]], set[str]]
 
 
-def list_relative(storage: Storage, folder: str, *, temporaries: bool = False) -> Iterator[ListedFile]:
+def list_relative(storage: Storage, folder: str) -> Iterator[ListedFile]:
     """The files under a folder of the home, by paths relative to the home."""
     home = f"{storage.root}/"
-    for file in storage.list(folder, temporaries=temporaries):
+    for file in storage.list(folder):
         yield ListedFile(file.path.removeprefix(home), file.size_bytes, file.mtime_ns)
 
 

@@ -114,12 +114,12 @@ def test_a_role_speaks_for_itself_only():
         ({"wait_secs": -1}, "wait"),
         ({"wait_secs": "inf"}, "wait"),
         ({"known": "x" * 1000}, "key"),
-        ({"more": 1}, "members"),
+        ({"more": 1}, "absent: an object here has job"),
         ({"events": [{}]}, "kind"),
         ({"events": [{"kind": "left"}] * 65}, "few events"),
         ({"events": None}, "list"),
         ({"report": {"address": "x" * 301, "buffer": None, "progress": None}}, "address"),
-        ({"report": {}}, "members"),
+        ({"report": {}}, "an object with address"),
     ],
 )
 def test_bad_messages_are_refused(changes, text):

@@ -178,7 +178,7 @@ class LinkManifest:
         """The inverse of :meth:`to_bytes`. Raises :class:`TornCheckpoint`, or :class:`OtherFormat` for another version."""
         document = verified_document(data, where)
         check_format(document, FORMAT)
-        found = STRICT.read(cls, document, besides=("format", "sha256"))
+        found = STRICT.read(cls, document, extra=("format", "sha256"))
         _check(found, where)
         return found
 

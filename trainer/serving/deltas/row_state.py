@@ -55,7 +55,7 @@ class RowState:
         """The inverse of :meth:`to_bytes`. Raises :class:`TornCheckpoint`, or :class:`OtherFormat` for another version."""
         document = verified_document(data, where)
         check_format(document, FORMAT)
-        return STRICT.read(cls, document, besides=("format", "sha256"))
+        return STRICT.read(cls, document, extra=("format", "sha256"))
 
 
 def state_folder(chain: Path, link: str) -> Path:

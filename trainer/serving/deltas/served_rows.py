@@ -112,7 +112,7 @@ class ServedRows:
         """The inverse of :meth:`to_bytes`. Raises :class:`TornCheckpoint`, or :class:`OtherFormat` for another version."""
         document = verified_document(data, str(root / SERVED))
         check_format(document, FORMAT)
-        state = STRICT.read(_State, document, besides=("format", "sha256"))
+        state = STRICT.read(_State, document, extra=("format", "sha256"))
         position = Position(state.model, state.epochs, state.commit, state.number, state.link)
         if state.folder != _folder_name(position):
             raise TornCheckpoint(
