@@ -326,7 +326,8 @@ def train(
             settings,
             is_served=on_servers is not None,
             hosts=1 if job is None else max(job.hosts, job.caught_up_hosts),
-            is_planned=partition is not None,
+            plan=partition,
+            has_towers=bool(named_towers),
         )
         sparse_core = (
             None
@@ -370,11 +371,13 @@ def train(
     check_exported(exported)
 
 
-def _check_placement(settings: TrainConfig, *, is_served: bool, hosts: int, is_planned: bool) -> None:
-    """Raise for hashed tables without servers, and pruned ones where they cannot be, also for a run that goes on."""
+def _check_placement(
+    settings: TrainConfig, *, is_served: bool, hosts: int, plan: PartitionPlan | None, has_towers: bool
+) -> None:
+    """Raise for hashed and pruned tables where they cannot be, also for a run that goes on."""
     from trainer.training.preparation import check_placement
 
-    check_placement(settings, is_served=is_served, hosts=hosts, is_planned=is_planned)
+    check_placement(settings, is_served=is_served, hosts=hosts, plan=plan, has_towers=has_towers)
 
 
 def _check_run_dir(run_dir: str, *, is_job: bool) -> None:

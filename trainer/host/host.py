@@ -356,8 +356,13 @@ class Host:
         if model is not None and (model.current.rank, model.current.hosts) == (rank, hosts):
             return model
         self._wait_for_writer()
-        is_planned = self._partition is not None
-        check_placement(data.config, is_served=self._servers is not None, hosts=hosts, is_planned=is_planned)
+        check_placement(
+            data.config,
+            is_served=self._servers is not None,
+            hosts=hosts,
+            plan=self._partition,
+            has_towers=bool(self._towers),
+        )
         current, head = CurrentChannels(rank, hosts), data.plan.head
         weights: Weights | TpuWeights
         if self._connect is not None:

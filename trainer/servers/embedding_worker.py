@@ -163,6 +163,7 @@ class EmbeddingWorker:
             held=max(tables.held, 1),
             threads=self._threads,
             wire=tables.wire,
+            pruning=tables.pruning,
         )
         with self._lock:
             self._sessions[session] = _Client(tables, engine)

@@ -10,7 +10,6 @@ from functools import cache, partial
 from trainer.combinations import Setup, check_setup
 from trainer.embedding.hashed_counts import HashedCounts, sum_counts
 from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
 from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
 from trainer.embedding.ps.server_link import Connect, ConnectWorker
 from trainer.embedding.spec import FeatureSpec
@@ -143,25 +142,28 @@ class RunServers:
         Raises :class:`ConfigError` for a combination that :mod:`trainer.combinations` refuses.
         """
         overlaps = self.mode is Mode.EACH
-        is_pruned = options.pruning is not None
         check_setup(
             Setup(
                 hashed=bool(options.hashed),
-                pruned=is_pruned,
+                pruned=options.pruning is not None,
                 servers=True,
                 workers=worker is not None,
                 plan=self.plan is not None,
+                slices=self.plan is not None and not self.plan.has_whole_rows,
             )
         )
-        if options.pruning is not None:
-            return ServedPrunedEngine(
-                features, options.pruning, seed=seed, servers=connects, held=held, wire=self.wire, overlaps=overlaps
-            )
         if worker is None:
             return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire,
-                            overlaps=overlaps, hashed=options.hashed)  # fmt: skip
+                            overlaps=overlaps, hashed=options.hashed, pruning=options.pruning)  # fmt: skip
         return WorkerEngine(
-            features, seed=seed, servers=connects, worker=worker, plan=self.plan, held=held, wire=self.wire
+            features,
+            seed=seed,
+            servers=connects,
+            worker=worker,
+            plan=self.plan,
+            held=held,
+            wire=self.wire,
+            pruning=options.pruning,
         )
 
     def engine(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ from trainer.embedding.worker import batch_messages as messages
 from trainer.embedding.worker.table_documents import WorkerTables
 from trainer.errors import ServerLost
 from trainer.planning.plan import PartitionPlan
+from trainer.pruning_options import PruningOptions
 from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
@@ -69,6 +70,7 @@ class WorkerEngine(BagTables[_Sent]):
         held: batches between a lookup and its update.
         threads: threads of the checks; 0 for one a processor.
         wire: how ids, activations and gradients are encoded, and rows between the worker and the servers; None: as they are.
+        pruning: only the most important rows have places on the servers, by these options; None: all rows have memory.
 
     Attributes:
         direct: reads and loads rows at the servers.
@@ -76,17 +78,18 @@ class WorkerEngine(BagTables[_Sent]):
     Raises what :class:`~trainer.embedding.ps.engine.PsEngine` raises.
     """
 
-    setup = Setup(servers=True, workers=True)
-
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], worker: ConnectWorker,
         plan: PartitionPlan | None = None, staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None,
+        pruning: PruningOptions | None = None,
     ) -> None:  # fmt: skip
-        self.direct = PsEngine(features, seed=seed, servers=servers, plan=plan, held=0, threads=1, wire=wire)
+        self.direct = PsEngine(
+            features, seed=seed, servers=servers, plan=plan, held=0, threads=1, wire=wire, pruning=pruning
+        )
         super().__init__(features, self.direct.tables, Team(threads or available_threads()), held=held)
         self._wire = wire or WireSettings()
         self._flag = FLAG_OF[self._wire.values]
-        described = WorkerTables(self.features, seed, plan, staleness, held, self._wire)
+        described = WorkerTables(self.features, seed, plan, staleness, held, self._wire, pruning)
         self._document = write_document(described.to_document())
         #: The batches whose ids a worker must have.
         self._held: deque[_Sent] = deque(maxlen=max(held, 1))
@@ -138,6 +141,11 @@ class WorkerEngine(BagTables[_Sent]):
     @property
     def _id_flags(self) -> int:
         return messages.ENCODED_IDS if self._wire.ids == "unique" else 0
+
+    @property
+    def setup(self) -> Setup:
+        """Where its tables stand, and which of their rows have memory."""
+        return replace(self.direct.setup, workers=True)
 
     @property
     def link(self) -> ServerLink:
