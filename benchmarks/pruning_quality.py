@@ -155,13 +155,13 @@ def _fixed_rows(counts: Mapping[str, Array]) -> Iterator[None]:
 
 def give_places(engine: PrunedEngine, counts: Mapping[str, Array]) -> None:
     """Give the places of an engine to the rows with the highest counts."""
-    for group in engine.groups:
+    for group in engine.rows.groups:
         names = [engine.tables[t].name for t in group.tables]
         every = np.concatenate([counts[name] for name in names])
         kept = np.sort(np.argsort(-every, kind="stable")[: min(group.rows, int((every > 0).sum()))])
         ends = np.cumsum([len(counts[name]) for name in names])
         for t, first, stop in zip(group.tables, ends - [len(counts[name]) for name in names], ends, strict=True):
-            engine.place_rows(t, kept[(kept >= first) & (kept < stop)] - first)
+            engine.rows.place_rows(t, kept[(kept >= first) & (kept < stop)] - first)
     engine.freeze()
 
 
@@ -193,7 +193,7 @@ class Trial:
         engine = trained.weights.engine
         assert engine is not None
         rows = sum(len(one.rows) for one in engine.state().values())
-        rounds = engine.counts.rounds if isinstance(engine, PrunedEngine) else 0
+        rounds = engine.rows.rounds if isinstance(engine, PrunedEngine) else 0
         return Outcome(lifetime_entropy(report), newest.normalized_entropy, rows, rounds)
 
     def run_on(self, hosts: int, budget: float, seed: int) -> Outcome:

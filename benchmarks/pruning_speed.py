@@ -76,13 +76,13 @@ def measure_steps(case: Case, rounds: int, dense_ms: float) -> None:
     for _ in range(2):
         secs_of(pruned, batches, gradients)
         secs_of(direct, modulo, gradients)
-    pruned.prune()
-    before = (pruned.counts.hits, pruned.counts.misses)
+    pruned.rows.prune()
+    before = (pruned.rows.counts.hits, pruned.rows.counts.misses)
     found: list[list[tuple[float, float]]] = [[], []]
     for _ in range(rounds):
         found[0].append(secs_of(pruned, batches, gradients))
         found[1].append(secs_of(direct, modulo, gradients))
-    hits, misses = pruned.counts.hits - before[0], pruned.counts.misses - before[1]
+    hits, misses = pruned.rows.counts.hits - before[0], pruned.rows.counts.misses - before[1]
     (ours, ours_update), (theirs, theirs_update) = (
         [statistics.median(one) for one in zip(*side, strict=True)] for side in found
     )
@@ -102,19 +102,19 @@ def measure_round(rows: int, rounds: int) -> None:
         [FeatureSpec("f", table)], PruningOptions.read({"budget": 0.5, "spare_share": 0.0, **_NEVER}), seed=0
     )
     draw = np.random.default_rng(0)
-    engine.place_rows(0, np.sort(draw.permutation(rows)[: rows // 2]))
-    engine.set_importance(0, (draw.pareto(1.0, rows) + 0.01).astype(np.float32))
-    engine.prune()
+    engine.rows.place_rows(0, np.sort(draw.permutation(rows)[: rows // 2]))
+    engine.rows.set_importance(0, (draw.pareto(1.0, rows) + 0.01).astype(np.float32))
+    engine.rows.prune()
     before, secs, moved = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, [], []
     for _ in range(rounds):
-        importance = engine.importance_of_rows(0)
+        importance = engine.rows.importance_of_rows(0)
         chosen = draw.permutation(rows)[: rows // 10]
         importance[chosen] = importance[draw.permutation(rows)[: rows // 10]]
-        engine.set_importance(0, importance)
-        moved_before, began = engine.counts.moved_rows, time.perf_counter()
-        engine.prune()
+        engine.rows.set_importance(0, importance)
+        moved_before, began = engine.rows.counts.moved_rows, time.perf_counter()
+        engine.rows.prune()
         secs.append(time.perf_counter() - began)
-        moved.append(engine.counts.moved_rows - moved_before)
+        moved.append(engine.rows.counts.moved_rows - moved_before)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / before
     print(f"a round over {rows:,} rows: {statistics.median(secs):.2f} s ({min(secs):.2f} to {max(secs):.2f} s), {int(statistics.median(moved)):,} rows change places; "
           f"memory {peak:.2f}x that before", flush=True)  # fmt: skip

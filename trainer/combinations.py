@@ -23,6 +23,7 @@ class Setup:
         servers: whether tables are on parameter servers.
         workers: whether embedding workers are between hosts and servers.
         plan: whether a partition plan says where tables stand.
+        slices: whether the plan cuts tables by columns, or copies them.
         towers: whether hosts exchange by towers.
         tpu: whether the tpu engine trains on a slice.
         least_servers: whether training may go on while some servers are away.
@@ -37,6 +38,7 @@ class Setup:
     servers: bool = False
     workers: bool = False
     plan: bool = False
+    slices: bool = False
     towers: bool = False
     tpu: bool = False
     least_servers: bool = False
@@ -89,10 +91,10 @@ REFUSALS = (
             "a run must have hashed tables or pruned ones",
             "the importance of a row is by its number, of which a hashed table has too many",
             "leave hashed or pruning out of --config"),
-    Refusal(("plan", "pruning"), lambda one: one.pruned and one.plan,
-            "pruned tables must be placed without a plan",
-            "the places of a group of tables are divided by rows; the slices and copies of a plan would have to agree on importance",
-            "leave --plan out, or pruning out of --config"),
+    Refusal(("plan", "pruning"), lambda one: one.pruned and one.slices,
+            "pruned tables must be placed by rows, blocks of rows or as wholes",
+            "the slices and copies of a row would have to agree on its importance",
+            "take a plan without slices of columns and copies, leave --plan out, or pruning out of --config"),
     Refusal(("towers", "pruning"), lambda one: one.pruned and one.towers,
             "pruned tables must be trained without towers",
             "a group of tables shares places, and towers give its tables to different hosts",
@@ -101,17 +103,9 @@ REFUSALS = (
             "pruned tables must be trained without TPUs",
             "the tables of a slice are static",
             "leave --tpu out, or pruning out of --config"),
-    Refusal(("embedding_workers", "pruning"), lambda one: one.pruned and one.workers,
-            "pruned tables must be trained without embedding workers",
-            "addresses and importance are in the process that trains",
-            "leave --embedding-workers out, or pruning out of --config"),
-    Refusal(("hosts", "pruning"), lambda one: one.pruned and one.servers and one.hosts > 1,
-            "pruned tables on parameter servers must be trained by one process or host",
-            "addresses and importance are in the process that trains",
-            "give --hosts 1 or none, or leave --servers out"),
     Refusal((_MOVE, "pruning"), lambda one: one.pruned and one.moves,
             "pruned tables must stay on their servers while training runs",
-            "addresses and importance are in the process that trains",
+            "a move copies rows by their numbers, without the importance of the rows that have no place",
             _END_FIRST),
     Refusal((_MOVE, "embedding_workers"), lambda one: one.workers and one.moves,
             "tables of a training with embedding workers must stay on their servers while it runs",

@@ -115,7 +115,8 @@ def train(options: TrainOptions) -> None:
             settings,
             is_served=on_servers is not None,
             hosts=1 if job is None else job.hosts.most_hosts,
-            is_planned=partition is not None,
+            plan=partition,
+            has_towers=bool(named_towers),
         )
         sparse_core = (
             None
@@ -174,11 +175,13 @@ def train(options: TrainOptions) -> None:
 COMMAND = CommandInfo("train", cls=TrainCommand, callback=train)
 
 
-def _check_placement(settings: TrainConfig, *, is_served: bool, hosts: int, is_planned: bool) -> None:
-    """Raise for hashed tables and pruned ones where they cannot be, also for a run that goes on."""
+def _check_placement(
+    settings: TrainConfig, *, is_served: bool, hosts: int, plan: PartitionPlan | None, has_towers: bool
+) -> None:
+    """Raise for hashed and pruned tables where they cannot be, also for a run that goes on."""
     from trainer.training.preparation import check_placement
 
-    check_placement(settings, is_served=is_served, hosts=hosts, is_planned=is_planned)
+    check_placement(settings, is_served=is_served, hosts=hosts, plan=plan, has_towers=has_towers)
 
 
 def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -> None:

@@ -1,4 +1,4 @@
-"""What decides about later places of a hashed table, beside its rows."""
+"""What decides about later places of a hashed or pruned table, beside its rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from transforms.arrays import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptHistory:
-    """What a hashed table has beside its rows.
+    """What a hashed table has beside its rows, or the numbers of a pruned one.
 
     Attributes:
         step: the steps of the table.
-        candidates: uint64, the counts of ids that wait for admission, or some of them.
+        candidates: uint64, the counts of ids that wait for admission, or some of them; of a pruned table other numbers, see
+            :func:`~trainer.embedding.pruned.history.kept_numbers`.
         evicted: rows that have lost their place already.
     """
 

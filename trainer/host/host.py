@@ -364,9 +364,14 @@ class Host:
         if model is not None and (model.current.rank, model.current.hosts) == (rank, hosts):
             return model
         self._wait_for_writer()
-        is_planned = self._partition is not None
         config = data.config if not self._hot_rows else replace(data.config, hot_rows=HotOptions.read(self._hot_rows))
-        check_placement(config, is_served=self._servers is not None, hosts=hosts, is_planned=is_planned)
+        check_placement(
+            config,
+            is_served=self._servers is not None,
+            hosts=hosts,
+            plan=self._partition,
+            has_towers=bool(self._towers),
+        )
         current, head = CurrentChannels(rank, hosts), data.plan.head
         weights: Weights | TpuWeights
         if self._connect is not None:

@@ -107,9 +107,10 @@ def make_job(
         towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
 
     Raises :class:`~transforms.errors.StorageError`, :class:`RunMismatch` for the files of a job of another run, and
-    :class:`~trainer.errors.ConfigError` for pruned tables of which a host would have no place.
+    :class:`~trainer.errors.ConfigError` for pruned tables of which a host, or a server, would have no place.
     """
-    check_pruned_hosts(prepared.layout, prepared.config, prepared.head, settings.most_hosts)
+    holders = settings.most_hosts if servers is None else len(servers.addresses)
+    check_pruned_hosts(prepared.layout, prepared.config, prepared.head, holders)
     run_dir = prepared.config.run_dir
     bucket_run = run_dir if is_gcs(run_dir) else ""
     _check_run(files, bucket_run)

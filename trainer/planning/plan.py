@@ -151,6 +151,11 @@ class PartitionPlan:
                 "each table of a plan must be in one stack", value=_repeated(stacked) or set(names) ^ set(stacked)
             )
 
+    @property
+    def has_whole_rows(self) -> bool:
+        """Whether each row is on one core, with all its columns."""
+        return not any(one.is_replicated or len(one.slices) > 1 for one in self.tables)
+
     def of_table(self, name: str) -> TablePlan:
         """The plan of a table. Raises :class:`ConfigError` for an unknown one."""
         for table in self.tables:

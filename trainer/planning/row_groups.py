@@ -65,6 +65,12 @@ def row_groups(
     )
 
 
+def renumbered(groups: Sequence[RowGroup], order: Sequence[int]) -> tuple[RowGroup, ...]:
+    """The same groups, in their order, of tables in another ``order``, of which each has the position that a table had."""
+    position = {t: place for place, t in enumerate(order)}
+    return tuple(RowGroup(tuple(sorted(position[t] for t in one.tables)), one.rows) for one in groups)
+
+
 def groups_of_host(groups: Sequence[RowGroup], rows_on: Sequence[Sequence[int]], host: int) -> tuple[RowGroup, ...]:
     """The groups of one host's rows: each has as large a share of the places of its group as of its rows.
 
@@ -77,8 +83,8 @@ def groups_of_host(groups: Sequence[RowGroup], rows_on: Sequence[Sequence[int]],
         ends = [group.rows * sum(sizes[: k + 1]) // max(sum(sizes), 1) for k in range(len(sizes))]
         places = [end - first for first, end in zip([0, *ends], ends, strict=False)]
         if any(size and not own for size, own in zip(sizes, places, strict=True)):
-            raise ConfigError("the rows of a group must be at least one for each host", where="pruning", value=group.rows,
-                              allowed=f">= {len(sizes)}", next_step="raise pruning.budget, or the rows of this group, or take fewer hosts")  # fmt: skip
+            raise ConfigError("the rows of a group must be at least one for each host, or server", where="pruning", value=group.rows,
+                              allowed=f">= {len(sizes)}", next_step="raise pruning.budget, or the rows of this group, or take fewer hosts or servers")  # fmt: skip
         found.append(RowGroup(group.tables, max(places[host], 1)))
     return tuple(found)
 

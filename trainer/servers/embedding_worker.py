@@ -164,6 +164,7 @@ class EmbeddingWorker:
             threads=self._threads,
             wire=tables.wire,
             hashed=tables.hashed,
+            pruning=tables.pruning,
         )
         with self._lock:
             self._sessions[session] = _Client(tables, engine)

@@ -21,6 +21,8 @@ from trainer.embedding.hashed.store import HashedStore
 from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.hashed_history import KeptHistory
 from trainer.embedding.optimizers import slot_width
+from trainer.embedding.pruned.saved_parts import SavedPart
+from trainer.embedding.pruned.store import PrunedStore
 from trainer.embedding.ps.frames import draw_generation
 from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
 from trainer.embedding.ps.table_documents import HeldTables, read_held_tables
@@ -108,8 +110,26 @@ class HeldRows:
         return np.array([one.vocabulary_size for one in self.engine.tables], np.int64)
 
     @property
+    def saved_parts(self) -> tuple[SavedPart, ...]:
+        """What is saved and loaded: all parts, then what pruned ones have beside their rows."""
+        return () if self._held is None else self._held.saved_parts
+
+    @property
+    def needs_lookups(self) -> bool:
+        """Whether updates say how often rows were looked up."""
+        return self.engine.needs_lookups
+
+    @property
+    def has_history(self) -> tuple[bool, ...]:
+        """Which parts have a history: hashed and pruned ones."""
+        is_pruned = self._held is not None and self._held.pruning is not None
+        return tuple(is_pruned or one for one in self.is_hashed)
+
+    @property
     def most_rows(self) -> int:
         """The rows that all parts may have."""
+        if self._held is not None and self._held.pruning is not None:
+            return sum(one.rows for one in self._held.pruning.groups)
         return 0 if self._held is None else sum(one.most_rows for one in self._held.tables)
 
     @property
@@ -178,7 +198,19 @@ class HeldRows:
         tables = [one.table for one in held.tables]
         log = UndoLog(memory, _APPLIED + MOST_CLIENTS, held.digest)
         origins = [one.origin for one in held.tables]
-        if held.limits:
+        if held.pruning is not None:
+            self._engine = PrunedStore(
+                tables,
+                held.pruning.options,
+                groups=held.pruning.groups,
+                seed=held.seed,
+                threads=self._threads,
+                origins=origins,
+                answers=_ANSWERS,
+                memory=memory,
+                undo_log=log,
+            )
+        elif held.limits:
             self._engine = HashedStore(
                 tables,
                 held.limits,
@@ -242,8 +274,9 @@ class HeldRows:
         """
         self.check()
         asked = [(one.numbers.rows, one.numbers.counts) for _, one, _ in updates]
+        values, lookups = [one.values for _, one, _ in updates], [one.lookups for _, one, _ in updates]
         with self._log.transaction() as words:
-            self.engine.update_rows(asked, [one.values for _, one, _ in updates], updates[0][1].rates)
+            self.engine.update_rows(asked, values, updates[0][1].rates, lookups if self.needs_lookups else ())
             for client, _, digest in updates:
                 self._made.note(client, number, digest)
                 words[_APPLIED + client] = number
@@ -272,7 +305,7 @@ class HeldRows:
         self.engine.clear()
 
     def load(self, part: int, found: ChangedRows, ages: Array | None = None) -> None:
-        """Replace rows of a part; inside a load. ``ages``: those of the rows of a hashed part, ids ascending over all calls.
+        """Replace rows of one of :attr:`saved_parts`; inside a load. ``ages``: those of the rows of a hashed one, ids ascending over all calls.
 
         Raises :class:`ServerLost` without a load, and :class:`BadBatch` for rows that the part cannot have.
         """
@@ -281,7 +314,7 @@ class HeldRows:
         self.engine.load_rows(part, found, ages)
 
     def load_history(self, part: int, history: KeptHistory, first: int) -> None:
-        """Take what a hashed part has beside its rows, before these; see :meth:`load`."""
+        """Take what a hashed or pruned part has beside its rows, before these; see :meth:`load`."""
         if self._loading is None:
             raise ServerLost("a load must be begun first")
         self.engine.load_history(part, history, first)

@@ -8,13 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from trainer.embedding.cpu.gradients import are_finite
 from trainer.embedding.cpu.outputs import OutputPool
 from trainer.embedding.engine import ChangedRows
 from trainer.embedding.hashed_history import KeptHistory
+from trainer.embedding.pruned.saved_parts import SavedPart
 from trainer.embedding.ps import encoded_values
 from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.frames import Header, Kind, read_document, write_document
+from trainer.embedding.ps.frames import Header, Kind, read_object, write_document
 from trainer.embedding.ps.row_messages import RowGradients
 from trainer.embedding.ps.table_documents import read_held_tables
 from trainer.embedding.row_store import KeptSnapshot
@@ -267,13 +270,13 @@ class RowServer:
                 self._loaded = header.number
                 return Reply(Kind.DONE)
             case Kind.LOAD_ROWS:
-                loaded = messages.read_load(body, rows.dims, rows.slot_dims, rows.is_hashed)
+                loaded = messages.read_load(body, *_widths(rows.saved_parts), rows.is_hashed)
                 if self._is_new_load(header.number):
                     rows.load(*loaded)
                     self._loaded = header.number
                 return Reply(Kind.DONE)
             case Kind.LOAD_HISTORY:
-                history = messages.read_history(body, rows.is_hashed)
+                history = messages.read_history(body, rows.has_history)
                 if self._is_new_load(header.number):
                     rows.load_history(*history)
                     self._loaded = header.number
@@ -311,7 +314,7 @@ class RowServer:
             snapshot.close()
 
     def _open(self, session: Session, body: Bytes) -> Reply:
-        held = read_held_tables(read_document(body, frozenset({"seed", "tables"})))
+        held = read_held_tables(read_object(body))
         with self._changed:
             self._check(session)
             rows = self._rows
@@ -352,7 +355,9 @@ class RowServer:
         with self._changed:
             self._check(session)
             dims = self._rows.dims
-        update, digest = messages.read_gradients(body, dims, header.flags), update_digest(own.session, header, body)
+            has_lookups = self._rows.needs_lookups
+        update = messages.read_gradients(body, dims, header.flags, has_lookups=has_lookups)
+        digest = update_digest(own.session, header, body)
         if not are_finite(update.values, 0, len(update.values)):
             raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", where=f"client {own.client}")
         with self._changed:
@@ -466,10 +471,10 @@ class RowServer:
         return snapshot
 
     def _read_history(self, session: Session, body: Bytes) -> Reply:
-        """The history of a hashed part at the moment of the snapshot, with its candidates from one number to another."""
+        """The history of a hashed or pruned part at the moment of the snapshot, with its candidates from one number to another."""
         with self._saving:
             snapshot = self._read_by(session)
-            part, first, stop = messages.read_numbers_of_history(body, self._rows.is_hashed)
+            part, first, stop = messages.read_numbers_of_history(body, self._rows.has_history)
             history = snapshot.history(part)
             self._check_answer(2 * max(stop - first, 0))
             found = KeptHistory(history.step, history.candidates[first:stop])
@@ -478,7 +483,7 @@ class RowServer:
     def _read_range(self, body: Bytes, sizes: Array) -> tuple[int, int, int]:
         rows = self._rows
         part, first, stop = messages.read_range(body, sizes)
-        self._check_answer((stop - first) * int(rows.dims[part] + rows.slot_dims[part]))
+        self._check_answer((stop - first) * (rows.saved_parts[part].dim + rows.saved_parts[part].slot_dim))
         return part, first, stop
 
     def _check_answer(self, floats: int) -> None:
@@ -513,6 +518,11 @@ class RowServer:
                 hashed=counts,
                 **self._counts,
             )
+
+
+def _widths(parts: Sequence[SavedPart]) -> tuple[Array, Array]:
+    """The weights and slot values of the rows of each part."""
+    return np.array([one.dim for one in parts], np.int64), np.array([one.slot_dim for one in parts], np.int64)
 
 
 def _other_update(client: int, number: int) -> OtherUpdate:

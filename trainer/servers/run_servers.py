@@ -12,7 +12,6 @@ from trainer.combinations import Setup, check_setup
 from trainer.embedding.hashed_counts import HashedCounts, sum_counts
 from trainer.embedding.hybrid.engine import TieredEngine
 from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.pruned_engine import ServedPrunedEngine
 from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
 from trainer.embedding.ps.server_link import Connect, ConnectWorker
 from trainer.embedding.spec import FeatureSpec
@@ -159,14 +158,14 @@ class RunServers:
         Raises :class:`ConfigError` for a combination that :mod:`trainer.combinations` refuses.
         """
         overlaps = self.mode is Mode.EACH
-        is_pruned = options.pruning is not None
         check_setup(
             Setup(
                 hashed=bool(options.hashed),
-                pruned=is_pruned,
+                pruned=options.pruning is not None,
                 servers=True,
                 workers=worker is not None,
                 plan=self.plan is not None,
+                slices=self.plan is not None and not self.plan.has_whole_rows,
                 hot=bool(options.hot_rows),
                 rounded=self.wire.values != "float32",
             )
@@ -175,13 +174,9 @@ class RunServers:
             return TieredEngine(
                 features, options.hot_rows, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire
             )
-        if options.pruning is not None:
-            return ServedPrunedEngine(
-                features, options.pruning, seed=seed, servers=connects, held=held, wire=self.wire, overlaps=overlaps
-            )
         if worker is None:
             return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire,
-                            overlaps=overlaps, hashed=options.hashed)  # fmt: skip
+                            overlaps=overlaps, hashed=options.hashed, pruning=options.pruning)  # fmt: skip
         return WorkerEngine(
             features,
             seed=seed,
@@ -191,6 +186,7 @@ class RunServers:
             held=held,
             wire=self.wire,
             hashed=options.hashed,
+            pruning=options.pruning,
         )
 
     def engine(

@@ -7,10 +7,12 @@ from pathlib import Path
 from trainer.embedding.cpu.memory import free_bytes, no_room
 from trainer.embedding.cpu.table_bytes import row_bytes
 from trainer.embedding.hashed.options import CANDIDATE_BYTES, WAYS, bytes_per_row
-from trainer.embedding.ps.table_documents import HeldTable, HeldTables
+from trainer.embedding.ps.table_documents import HeldPruning, HeldTable, HeldTables
 
 #: The bytes by which a snapshot marks a row, and by which it keeps a row of a hashed table: its id, place and age.
 _MARK_BYTES, _KEPT_BYTES = 1, 24
+#: The bytes of the address and importance of a row of a pruned table, and of those of a place: its number, its importance, and its row in a snapshot.
+_ROW_BYTES, _PLACE_BYTES = 8, 24
 #: The largest tables are listed.
 _LISTED = 3
 
@@ -24,9 +26,26 @@ def table_space(held: HeldTable) -> int:
     return hashed.places * (bytes_per_row(hashed) + _MARK_BYTES + _KEPT_BYTES) + candidates
 
 
+def _pruned_space(pruning: HeldPruning, held: HeldTables) -> dict[str, int]:
+    """The bytes of each pruned table: addresses and importance of its rows, and its share of the places of its group."""
+    rooms = {}
+    for group in pruning.groups:
+        rows = sum(held.tables[t].table.vocabulary_size for t in group.tables)
+        for t in group.tables:
+            table = held.tables[t].table
+            left = row_bytes(table) if pruning.options.reset == "restored" else 0
+            of_places = (
+                (group.rows + 1) * (row_bytes(table) + _MARK_BYTES + _PLACE_BYTES) * table.vocabulary_size // rows
+            )
+            rooms[table.name] = table.vocabulary_size * (_ROW_BYTES + left) + of_places
+    return rooms
+
+
 def check_room(folder: Path, held: HeldTables) -> None:
     """Raise :class:`~trainer.errors.MemoryFull` for tables for which the memory folder has no space, before it is filled."""
     rooms = {one.table.name: table_space(one) for one in held.tables}
+    if held.pruning is not None:
+        rooms = _pruned_space(held.pruning, held)
     needed_bytes, free = sum(rooms.values()), free_bytes(folder)
     if free is None or needed_bytes <= free:
         return

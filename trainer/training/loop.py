@@ -196,7 +196,7 @@ def train(
     """
     checked = with_code_digests(config)
     _, layout = described(solution, checked)  # raises before a folder is made
-    check_placement(checked, is_served=make_engine is not None, is_planned=plan is not None)
+    check_placement(checked, is_served=make_engine is not None, plan=plan)
     check_slice(slice_, layout, checked, heads_of(solution.target))
     if plan is not None:
         check_tables(plan, layout, checked)

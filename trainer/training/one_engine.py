@@ -12,7 +12,7 @@ from trainer.config import TrainConfig
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.planned_tables import tables_to_plan
-from trainer.embedding.pruned.tables import groups_of
+from trainer.embedding.pruned.rows import groups_of
 from trainer.embedding.ps.served_engine import ServedOptions
 from trainer.embedding.spec import FeatureSpec, tables_of
 from trainer.model.inputs import InputLayout

@@ -29,6 +29,7 @@ from trainer.errors import BadLabel, ConfigError, RunMismatch
 from trainer.model.inputs import InputLayout, lay_out
 from trainer.model.task_heads import AnyHead, check_task_options, heads_of
 from trainer.model.user_functions import with_code_digests
+from trainer.planning.plan import PartitionPlan
 from trainer.reading.stream import FragmentRef, ReadFragment
 from trainer.runs.data_changes import REFUSE_CHANGES, ChangePolicy, DataChanges, compare_data
 from trainer.runs.epochs import Epoch, Segments, plan_epochs
@@ -212,15 +213,19 @@ def check_policy(config: TrainConfig, changes: ChangePolicy) -> None:
                           next_step="leave --train-changed-labels out, or begin a run with count_events")  # fmt: skip
 
 
-def check_placement(config: TrainConfig, *, is_served: bool, hosts: int = 1, is_planned: bool = False) -> None:
-    """Raises :class:`ConfigError` for tables that stand where they cannot be; ``is_planned``: by a plan, or by towers."""
+def check_placement(
+    config: TrainConfig, *, is_served: bool, hosts: int = 1, plan: PartitionPlan | None = None, has_towers: bool = False
+) -> None:
+    """Raises :class:`ConfigError` for tables that stand where they cannot be; ``has_towers``: the ``plan`` is that of towers."""
     check_setup(
         Setup(
             hashed=bool(config.hashed),
             pruned=config.pruning is not None,
             hosts=hosts,
             servers=is_served,
-            plan=is_planned,
+            plan=plan is not None and not has_towers,
+            slices=plan is not None and not plan.has_whole_rows,
+            towers=has_towers,
             hot=config.hot_rows is not None,
         )
     )

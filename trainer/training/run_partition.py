@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainer.config import TrainConfig
 from trainer.embedding.partitioned.pruned_groups import groups_on
 from trainer.embedding.partitioned.table_parts import TableParts
+from trainer.embedding.pruned.rows import groups_of
 from trainer.embedding.spec import tables_of
 from trainer.errors import ConfigError, RunMismatch
 from trainer.model.inputs import InputLayout
@@ -56,12 +57,13 @@ def check_fixed_hosts(hosts: int, least_hosts: int, caught_up_hosts: int, *, whe
 
 
 def check_pruned_hosts(layout: InputLayout, config: TrainConfig, head: AnyHead, hosts: int) -> None:
-    """Raise :class:`ConfigError` for pruned tables of which a host would have no place."""
+    """Raise :class:`ConfigError` for pruned tables of which one of so many hosts, or servers, would have no place."""
     if config.pruning is None or not layout.features:
         return
     parts_of_model = ((config.deep, layout.features), (config.linear, linear_features(layout, config, head)))
     for features in [features for is_used, features in parts_of_model if is_used]:
-        groups_on(TableParts(tables_of(features), hosts, None), config.pruning, 0)
+        tables = tables_of(features)
+        groups_on(TableParts(tables, hosts, None), groups_of(tables, config.pruning), 0)
 
 
 def check_stored(plan: PartitionPlan, saved: SavedRun | None) -> None:

@@ -153,7 +153,7 @@ def same_values(engine, other):
     assert_same(engine.state(), other.state())
 
 
-def killed_updates(folder: Path, kills: int, make=engine_in, change=change, same=None) -> None:
+def killed_updates(folder: Path, kills: int, make=engine_in, change=change, same=None, most_secs=0.03) -> None:
     """Kill a child at random moments, attach, and compare with tables that were never disturbed; run in a process of its own."""
     random, alone, changes, undone = Random(0), make(PrivateMemory()), 0, 0
     for _ in range(kills):
@@ -162,7 +162,7 @@ def killed_updates(folder: Path, kills: int, make=engine_in, change=change, same
             engine = make(SharedMemory(folder))
             while True:
                 change(engine, int(engine.undo_log.words[0]))
-        time.sleep(random.uniform(0.0, 0.03))
+        time.sleep(random.uniform(0.0, most_secs))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         engine = make(SharedMemory(folder))

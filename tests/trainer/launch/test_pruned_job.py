@@ -1,4 +1,4 @@
-"""Jobs of pruned tables: one host trains what one process trains, also on parameter servers; several hosts share rows, places and importance."""
+"""Jobs of pruned tables: one host trains what one process trains, also on a parameter server; several hosts share rows, places and importance."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OPTIONS = {
 
 @pytest.mark.slow
 def test_a_host_that_is_killed_prunes_as_one_that_is_not(tmp_path):
-    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse, thread_servers(2) as servers:
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse, thread_servers(1) as servers:
         on_servers = ServersSpec(tuple(str(one.address) for one in servers), run=1)
         run_job(warehouse, tmp_path / "alone", settings(1), unit_rows=300, **OPTIONS)
         rounds = {array[2] for name, array in newest(tmp_path / "alone").arrays.items() if "/pruning/" in name}
@@ -79,6 +79,30 @@ def test_hosts_share_rows_and_places(tmp_path):
         shutil.copytree(begun, tmp_path / "alone")
         train_alone(warehouse, tmp_path / "alone", **OPTIONS)
         for name in ("on-3", "on-1", "alone"):
+            assert prepare(warehouse, tmp_path / name, **OPTIONS).summary().exact
+            assert_pruned(newest(tmp_path / name).arrays)
+
+
+@pytest.mark.slow
+def test_hosts_train_pruned_tables_of_servers(tmp_path):
+    """Bit for bit although a host is killed; without servers, on other numbers of them and in one process a run goes on from a commit."""
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse, thread_servers(5) as servers:
+        addresses = [str(one.address) for one in servers]
+        specs = [ServersSpec(tuple(own), run=1) for own in (addresses[:2], addresses[2:4], addresses[4:])]
+        run_job(warehouse, tmp_path / "calm", settings(2), unit_rows=300, servers=specs[0], **OPTIONS)
+        job = launch(warehouse, tmp_path / "run", settings(2, most_restarts=9), unit_rows=300, servers=specs[1], **OPTIONS)  # fmt: skip
+        run_killed(tmp_path / "run", job)
+        assert run_differences(tmp_path / "run", tmp_path / "calm") == ()
+        verify_commit(open_run(tmp_path / "run"), newest(tmp_path / "run").name)
+        assert_pruned(newest(tmp_path / "run").arrays)
+        copy_begun(tmp_path / "run", tmp_path / "begun")
+        for name, spec in (("hosts", None), ("one", specs[2])):
+            shutil.copytree(tmp_path / "begun", tmp_path / name)
+            status = run_job(warehouse, tmp_path / name, settings(2), unit_rows=300, servers=spec, **OPTIONS)
+            assert status.state is JobState.DONE
+        shutil.copytree(tmp_path / "begun", tmp_path / "alone")
+        train_alone(warehouse, tmp_path / "alone", **OPTIONS)
+        for name in ("hosts", "one", "alone"):
             assert prepare(warehouse, tmp_path / name, **OPTIONS).summary().exact
             assert_pruned(newest(tmp_path / name).arrays)
 

@@ -14,6 +14,7 @@ from tests.trainer.training.test_served_loop import on_servers
 from trainer.config import TrainConfig
 from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
 from trainer.pruning_options import PruningOptions
 from trainer.serving.trained import load_trained
 from trainer.training.loop import train
@@ -123,8 +124,15 @@ def test_pruned_tables_are_spread_by_rows(tmp_path):
     options = TrainConfig(str(tmp_path), pruning={})
     check_placement(options, is_served=True)
     check_placement(options, is_served=False, hosts=3)
+    by_rows = cyclic_plan([("t", 10, 4)], 2)
+    slices = Slice(0, 2, (0,)), Slice(2, 2, (1,))
+    cut = PartitionPlan(2, (TablePlan("t", 10, 4, slices),))
+    copied = PartitionPlan(2, (TablePlan("t", 10, 4, (Slice(0, 4, (0, 1)),), is_replicated=True),))
     for is_served in (False, True):
-        with pytest.raises(ConfigError, match="must be placed without a plan"):
-            check_placement(options, is_served=is_served, is_planned=True)
-    with pytest.raises(ConfigError, match="on parameter servers must be trained by one process or host"):
-        check_placement(options, is_served=True, hosts=2)
+        check_placement(options, is_served=is_served, hosts=2, plan=by_rows)
+        for plan in (cut, copied):
+            with pytest.raises(ConfigError, match="must be placed by rows, blocks of rows or as wholes"):
+                check_placement(options, is_served=is_served, hosts=2, plan=plan)
+    with pytest.raises(ConfigError, match="without towers"):
+        check_placement(options, is_served=False, hosts=2, plan=by_rows, has_towers=True)
+    check_placement(options, is_served=True, hosts=2)

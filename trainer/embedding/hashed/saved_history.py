@@ -23,10 +23,10 @@ SECTIONS = AGES, STEPS, CANDIDATES = "ages", "steps", "candidates"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedHistory:
-    """The history of a hashed part that is loaded: what it has beside its rows, and the ages of these."""
+    """The history of a part that is loaded: what it has beside its rows, and the ages of those of a hashed one."""
 
     kept: KeptHistory
-    ages: Array
+    ages: Array | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from trainer.combinations import Setup
 from trainer.embedding.engine import TableState
@@ -20,8 +17,7 @@ from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.table_checks import supported_tables
 from trainer.embedding.wire.settings import WireSettings
 from trainer.planning.plan import PartitionPlan
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from transforms.arrays import Array
 
 _VALUE_BYTES = 4
 #: The bytes of a row's number in a fetch or an update, if it is sent as it is and a server has fewer than 2^31 rows of a table.

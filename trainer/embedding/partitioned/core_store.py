@@ -9,9 +9,9 @@ from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed.store import HashedStore
 from trainer.embedding.partitioned.pruned_groups import groups_on
 from trainer.embedding.partitioned.table_parts import TableParts
-from trainer.embedding.pruned.shard import PrunedShard
+from trainer.embedding.pruned.rows import groups_of
+from trainer.embedding.pruned.store import PrunedStore
 from trainer.embedding.row_store import RowStore
-from trainer.embedding.spec import FeatureSpec
 from trainer.pruning_options import PruningOptions
 
 
@@ -26,11 +26,8 @@ def store_of(
     shards = [part.shard(rank) for part in parts.parts]
     tables, origins, answers = [table for table, _ in shards], [origin for _, origin in shards], 2 * parts.cores
     if pruning is not None:
-        features = [FeatureSpec(table.name, table) for table in tables]
-        groups = groups_on(parts, pruning, rank)
-        return PrunedShard(
-            features, pruning, seed=seed, threads=threads, origins=origins, groups=groups, answers=answers
-        )
+        groups = groups_on(parts, groups_of(parts.tables, pruning), rank)
+        return PrunedStore(tables, pruning, seed=seed, threads=threads, origins=origins, groups=groups, answers=answers)
     if hashed:
         return HashedStore(
             tables, hashed, seed=seed, threads=threads, origins=origins, answers=answers, hash_prefix=hash_prefix

@@ -10,10 +10,22 @@ from trainer.embedding.cpu.gradients import sum_positions
 from trainer.embedding.cpu.layout import FeatureLayout, TableLayout, TableValues
 from trainer.embedding.cpu.lookup import combine_bags
 from trainer.embedding.cpu.threads import Team, split_evenly, split_events
+from trainer.embedding.partitioned.request_kernels import count_lookups
 from trainer.embedding.partitioned.requests import Requests
+from trainer.embedding.partitioned.table_parts import TableParts
 from transforms.arrays import Array
 
 _NO_SLOTS = np.zeros(0, np.float32)
+
+
+def lookups_of(requests: Requests, of_features: FeatureLayout, parts: TableParts) -> Array:
+    """How often each row of the updates of a batch was looked up, int32, in the order of these."""
+    layout, updates = requests.layout, requests.updates
+    of_slots = np.zeros(int(layout.vocabulary.sum()), np.int32)
+    count_lookups(requests.bags, of_features, layout, of_slots)
+    bases = np.tile(layout.row_base[parts.layout.table], len(updates.counts))
+    found: Array = of_slots[np.repeat(bases, updates.counts.ravel()) + updates.places]
+    return found
 
 
 class GatheredRows:

@@ -25,8 +25,8 @@ from trainer.embedding.hashed.limits import TableLimits, divided_limits
 from trainer.embedding.hashed.saved_history import SECTIONS, SavedHistory
 from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.partitioned.core_store import store_of
-from trainer.embedding.partitioned.gathered_rows import GatheredRows
-from trainer.embedding.partitioned.request_kernels import count_lookups, put_rows, take_rows
+from trainer.embedding.partitioned.gathered_rows import GatheredRows, lookups_of
+from trainer.embedding.partitioned.request_kernels import put_rows, take_rows
 from trainer.embedding.partitioned.requests import RequestMaker, Requests
 from trainer.embedding.partitioned.static_buffers import StaticBuffers
 from trainer.embedding.partitioned.table_parts import TablePart, TableParts
@@ -160,8 +160,7 @@ class ShardedTables(BagTables[Asked]):
         With replicated tables also the rows, which are more than it was asked for; with pruned ones also how often each was looked up.
         """
         updates, parts = requests.updates, requests.part_values
-        lookups = self._lookups(requests) if self.store.needs_lookups else None
-        bases = requests.layout.row_base[self._parts.layout.table]
+        lookups = lookups_of(requests, self._of_features, self._parts) if self.store.needs_lookups else None
         messages = []
         for owner in range(self._exchange.hosts):
             counts, of_owner = updates.counts[owner], updates.of_owner(owner)
@@ -171,15 +170,9 @@ class ShardedTables(BagTables[Asked]):
             if self._parts.has_replicas:
                 message += [updates.rows[of_owner], counts]
             elif lookups is not None:
-                message.append(lookups[np.repeat(bases, counts) + updates.places[of_owner]])
+                message.append(lookups[of_owner])
             messages.append(message)
         return messages
-
-    def _lookups(self, requests: Requests) -> Array:
-        """How often each slot was looked up, int32."""
-        lookups = np.zeros(int(requests.layout.vocabulary.sum()), np.int32)
-        count_lookups(requests.bags, self._of_features, requests.layout, lookups)
-        return lookups
 
     def _distinct_by_table(self, distinct: Array) -> Array:
         found: Array = (distinct * self._gives)[self._parts.first_part[:-1]]

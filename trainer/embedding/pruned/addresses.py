@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainer.embedding.cpu.initial_rows import initial_weights
 from trainer.embedding.cpu.layout import Bags, FeatureLayout, TableLayout, TableValues
 from trainer.embedding.cpu.lookup import combine_bags
 from trainer.embedding.cpu.vectors import item, prefetch
+from trainer.embedding.pruned.memory import PrunedMemory
 from trainer.planning.row_groups import RowGroup
 from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
@@ -34,19 +36,26 @@ class Addresses:
         zero_row: int32, the row of zeros of each table's group.
         free: int32 [groups, most rows], the places of each group that no row has, the next one last.
         free_rows: int64, how many each group has.
+        version: another number after rows have lost their places.
     """
 
-    def __init__(self, vocabulary: Sequence[int], groups: Sequence[RowGroup]) -> None:
+    def __init__(self, vocabulary: Sequence[int], groups: Sequence[RowGroup], memory: PrunedMemory) -> None:
         self.first_row = np.concatenate([[0], np.cumsum(vocabulary)]).astype(np.int64)
         self.group_of = np.empty(len(vocabulary), np.int64)
         for g, group in enumerate(groups):
             self.group_of[list(group.tables)] = g
         self.rows = np.array([group.rows for group in groups], np.int64)
         self.zero_row = self.rows[self.group_of].astype(np.int32)
-        self.address = np.empty(int(self.first_row[-1]), np.int32)
-        self.free = np.empty((len(groups), int(self.rows.max())), np.int32)
-        self.free_rows = np.empty(len(groups), np.int64)
-        self.clear()
+        self._most = int(self.rows.max())
+        self._memory = memory
+        self._address = memory.array("address", int(self.first_row[-1]), np.int32)
+        self._free = memory.array("free", len(groups) * self._most, np.int32)
+        self._free_rows = memory.array("free_rows", len(groups), np.int64)
+        self.address, self.free_rows = self._address.values, self._free_rows.values
+        self.free = self._free.values.reshape(len(groups), self._most)
+        self.version = 0
+        if memory.is_fresh:
+            self.clear()
 
     def clear(self) -> None:
         """Take the places of all rows."""
@@ -54,6 +63,20 @@ class Addresses:
         for g, rows in enumerate(self.rows.tolist()):
             self.free[g, :rows] = np.arange(rows)[::-1]
         self.free_rows[:] = self.rows
+        self.version += 1
+
+    def are_whole(self) -> bool:
+        """Whether each place of a group is that of one of its rows or a free one, by their numbers."""
+        placed = np.zeros(len(self.rows), np.int64)
+        for t, g in enumerate(self.group_of.tolist()):
+            own = self.of_table(t)
+            if len(own) and not (int(own.min()) >= NO_PLACE and int(own.max()) < self.rows[g]):
+                return False
+            placed[g] += np.count_nonzero(own >= 0)
+        if (self.free_rows < 0).any() or (placed + self.free_rows != self.rows).any():
+            return False
+        free = [self.free[g, :count] for g, count in enumerate(self.free_rows.tolist())]
+        return all(((one >= 0) & (one < rows)).all() for one, rows in zip(free, self.rows.tolist(), strict=True))
 
     @property
     def nbytes(self) -> int:
@@ -71,22 +94,44 @@ class Addresses:
         rows = np.flatnonzero(own >= 0)
         return rows, own[rows].astype(np.int64)
 
+    def free_of(self, t: int) -> int:
+        """The free places of a table's group."""
+        return int(self.free_rows[self.group_of[t]])
+
     def release(self, t: int, rows: Array) -> None:
         """Take the places of rows of a table, each of which has one."""
         g, own = int(self.group_of[t]), self.of_table(t)
         start = int(self.free_rows[g])
+        self._free.keep(np.array([g * self._most + start]), len(rows))
+        self._keep(t, rows)
         self.free[g, start : start + len(rows)] = own[rows]
         self.free_rows[g] += len(rows)
         own[rows] = NO_PLACE
+        self.version += 1
 
     def place(self, t: int, rows: Array) -> Array:
         """Give rows of a table that have no place free ones, in their order; returns the places, int64. There must be enough."""
         g, count = int(self.group_of[t]), len(rows)
         left = int(self.free_rows[g]) - count
         places = self.free[g, left : left + count][::-1].astype(np.int64)
+        self._keep(t, rows)
         self.free_rows[g] = left
         self.of_table(t)[rows] = places
         return places
+
+    def place_new(self, t: int, ids: Array) -> tuple[Array, Array]:
+        """Give free places to the first distinct ``ids`` of a table that have none, as far as there are some; returns these and their places."""
+        rows, base = np.empty(min(self.free_of(t), len(ids)), np.int64), int(self.first_row[t])
+        if not len(rows):
+            return rows, rows
+        if self._memory.is_undone:
+            self._address.keep(base + ids[self.of_table(t)[ids] < 0], 1)
+        found = rows[: rows_without(ids, base, self.address, len(rows), rows)]
+        return found, self.place(t, found)
+
+    def _keep(self, t: int, rows: Array) -> None:
+        self._address.keep(self.first_row[t] + rows, 1)
+        self._free_rows.keep(self.group_of[t : t + 1], 1)
 
 
 class Lookups(NamedTuple):
@@ -103,6 +148,22 @@ class Lookups(NamedTuple):
     zero_row: Array
     sequence: Array
     address: Array
+
+
+def lookups_of(addresses: Addresses, table_of: Array, sequence: Array) -> Lookups:
+    """What features with these tables need, of which sequences have so many ids of an event."""
+    zero_row = addresses.zero_row[table_of].astype(np.int64)
+    return Lookups(addresses.first_row[table_of], zero_row, sequence, addresses.address)
+
+
+def missing_ids(ids: Array, offsets: Array, places: Array, table_of: Array, addresses: Addresses) -> Array:
+    """The ids of a batch that have no place, by their ``places``; for others a number that no row has."""
+    found = np.empty(len(ids), np.int64)
+    for f, t in enumerate(table_of.tolist()):
+        vocabulary = int(addresses.first_row[t + 1] - addresses.first_row[t])
+        first, stop, zero_row = int(offsets[f, 0]), int(offsets[f, -1]), int(addresses.zero_row[t])
+        keep_missing(first, stop, ids, places, zero_row, vocabulary, found)
+    return found
 
 
 @compiled
@@ -173,3 +234,21 @@ def keep_missing(first: int, stop: int, ids: Array, places: Array, zero_row: int
     """Write the ids that have no place to ``kept``, and ``none`` for the others."""
     for i in range(first, stop):
         kept[i] = ids[i] if places[i] == zero_row else none
+
+
+@compiled
+def read_initial(
+    ids: Array, offsets: Array, places: Array, zero_row: Array, group_of: Array, free: Array, tables: TableLayout, out: Array
+) -> None:  # fmt: skip
+    """Write the initial weights of the first ids without a place to ``out``, which has the rows of all ids, one after the other.
+
+    Of each group as many as it has ``free`` places, which become fewer.
+    """
+    at = 0
+    for t in range(offsets.shape[0]):
+        g, dim = group_of[t], tables.dims[t]
+        for i in range(offsets[t, 0], offsets[t, 1]):
+            if places[i] == zero_row[t] and free[g] > 0:
+                free[g] -= 1
+                initial_weights(t, ids[i], tables, out, at)
+            at += dim

@@ -1,4 +1,4 @@
-"""What pruning has done since its engine was made."""
+"""What pruning has done in this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ class PruningCounts:
 
     Attributes:
         hits, misses: looked-up ids of rows with a place, and of others, which were read as zeros.
-        rounds: rounds of pruning.
         moved_rows: rows that got the place of another one.
         round_secs: the seconds of all rounds.
         check_secs: those of all samples.
@@ -19,7 +18,6 @@ class PruningCounts:
 
     hits: int = 0
     misses: int = 0
-    rounds: int = 0
     moved_rows: int = 0
     round_secs: float = 0.0
     check_secs: float = 0.0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trainer.embedding.engine import TableSections, TableState
+from trainer.embedding.hashed_history import KeptHistory
 from trainer.embedding.spec import TableSpec
 from trainer.embedding.state_checks import check_state
-from trainer.errors import TornCheckpoint
+from trainer.errors import BadBatch, TornCheckpoint
 from transforms.arrays import Array
 
 #: The sections of a pruned table: the importance of its rows, the values of rows that left their places, and numbers of all tables.
@@ -17,6 +19,8 @@ IMPORTANCE, LEFT, NUMBERS = "importance", "left", "pruning"
 #: Those that each has.
 SECTIONS = (IMPORTANCE, NUMBERS)
 _MOST_STEPS = 1 << 62
+#: The numbers of :func:`kept_numbers` beside the step.
+NUMBER_WORDS = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,3 +82,33 @@ class PrunedHistory:
         ):
             raise TornCheckpoint("the importance of a pruned table must be that of its rows", where=f"table {table.name}", value=len(rows),
                                  next_step="restore an earlier checkpoint")  # fmt: skip
+
+
+def read_histories(tables: Sequence[TableSpec], state: Mapping[str, TableState]) -> dict[int, PrunedHistory]:
+    """The histories in the state of tables, by position, where there are some. Raises :class:`TornCheckpoint`."""
+    found = {}
+    for t, table in enumerate(tables):
+        if (one := PrunedHistory.read(table.name, state[table.name].sections)) is not None:
+            one.check(table)
+            found[t] = one
+    known = {(one.gain, one.step) for one in found.values()}
+    if len(known) > 1:
+        raise TornCheckpoint("the importance of all pruned tables must be of one moment", value=sorted(known)[:4])
+    return found
+
+
+def kept_numbers(gain: float, step: int, rounds: int) -> KeptHistory:
+    """The numbers of pruned tables as a server keeps them and sends them, the inverse of :func:`read_numbers`."""
+    bits = np.array([gain], np.float64).view(np.uint64)
+    return KeptHistory(step, np.concatenate([bits, np.array([rounds], np.uint64)]))
+
+
+def read_numbers(history: KeptHistory) -> tuple[float, int, int]:
+    """The gain, the step and the rounds. Raises :class:`BadBatch` for others than those of pruned tables."""
+    words = history.candidates
+    gain = float(words[:1].view(np.float64)[0]) if len(words) == NUMBER_WORDS else 0.0
+    if not (1.0 <= gain < float("inf")) or int(words[1]) > _MOST_STEPS or history.evicted:
+        raise BadBatch(
+            "the history of a pruned table must be its gain, step and rounds", value=(len(words), gain, history.evicted)
+        )
+    return gain, history.step, int(words[1])

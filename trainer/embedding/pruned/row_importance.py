@@ -10,6 +10,7 @@ import numpy as np
 from trainer.embedding.cpu.importance import Importance
 from trainer.embedding.cpu.threads import Team
 from trainer.embedding.pruned.addresses import Addresses
+from trainer.embedding.pruned.memory import PrunedMemory
 from trainer.embedding.pruned.round import percentile_of, team_map
 from trainer.embedding.pruned.selection import gather_importance
 from trainer.planning.pruning_rounds import crossing_share, sample_rows
@@ -24,29 +25,78 @@ _PERCENTILE_ROWS = 2048
 _GATHERED_ROWS = 1 << 18
 
 
-class RowImportance:
-    """The importance of the rows of all tables.
+def scale_of(importance: Array, options: PruningOptions, team: Team) -> float:
+    """What the importance of a table is multiplied by before tables are compared."""
+    if not options.normalised:
+        return 1.0
+    high = percentile_of(importance, team)
+    return 1.0 / high if high else 0.0
 
-    Attributes:
-        gain: what an update counts for now; it grows in place of all values becoming smaller.
+
+def chosen_of(importance: Array, options: PruningOptions, seed: int, step: int, t: int) -> Array:
+    """By what a round compares the rows of a table: their importance, or by the metric ``random`` a number for each row that has any."""
+    if options.metric != "random":
+        return importance
+    drawn = np.random.default_rng([seed, step, t]).random(len(importance), np.float32)
+    return np.where(importance > 0, drawn + np.float32(1e-6), np.float32(0.0)).astype(np.float32)
+
+
+class RowImportance:
+    """The importance of the rows of all tables: of a row with a place by its place, which an update has at hand.
+
+    Args:
+        addresses: of the rows.
+        row_base: where the places of each table's group begin.
+        places: of all groups, with their rows of zeros.
+        options: what makes a row important.
+        seed: of samples.
+        team: the threads.
+        memory: has the values.
     """
 
-    def __init__(self, addresses: Addresses, options: PruningOptions, seed: int, team: Team) -> None:
-        self._addresses, self._options, self._seed, self._team = addresses, options, seed, team
-        self._of_rows = np.zeros(int(addresses.first_row[-1]), np.float32)
-        self.gain = 1.0
+    def __init__(
+        self, addresses: Addresses, row_base: Array, places: int, options: PruningOptions, seed: int, team: Team, memory: PrunedMemory
+    ) -> None:  # fmt: skip
+        self._addresses, self._row_base = addresses, row_base
+        self._options, self._seed, self._team = options, seed, team
+        self._rows = memory.array("importance", int(addresses.first_row[-1]), np.float32)
+        self._places = memory.array("place_importance", places, np.float32)
+        self._gain = memory.array("gain", 1, np.float64)
+        self._of_rows, self._of_places = self._rows.values, self._places.values
+        if memory.is_fresh:
+            self.clear()
+
+    def clear(self) -> None:
+        """No row has any importance."""
+        self._of_rows[:], self._of_places[:], self.gain = 0.0, 0.0, 1.0
+
+    @property
+    def gain(self) -> float:
+        """What an update counts for now; it grows in place of all values becoming smaller."""
+        return float(self._gain.values[0])
+
+    @gain.setter
+    def gain(self, gain: float) -> None:
+        self._gain.keep_all()
+        self._gain.values[0] = gain
 
     @property
     def nbytes(self) -> int:
         """The bytes of all values."""
-        return sum(int(values.nbytes) for values in self._arrays())
+        return int(self._of_rows.nbytes + self._of_places.nbytes)
 
-    def _arrays(self) -> tuple[Array, ...]:
-        return (self._of_rows,)
+    def keep(self, places: Array, rows: Array) -> None:
+        """Before the importance of places, of all groups, and of rows, of all tables, changes."""
+        self._places.keep(places, 1)
+        self._rows.keep(rows, 1)
 
     def noted(self) -> Importance:
-        """Where an update adds to the importance of rows, and by what metric."""
+        """Where an update adds to the importance of rows without a place, and by what metric."""
         return Importance(self._of_rows, self._factors())
+
+    def noted_places(self) -> Importance:
+        """As :meth:`noted`, for rows by their places."""
+        return Importance(self._of_places, self._factors())
 
     def _factors(self) -> Array:
         metric = self._options.metric
@@ -54,17 +104,35 @@ class RowImportance:
 
     def decay(self) -> None:
         """Multiply the importance of all rows by the option ``decay``."""
-        self.gain /= self._options.decay
-        if self.gain > _MOST_GAIN:
-            for values in self._arrays():
-                values *= np.float32(1 / self.gain)
-            self.gain = 1.0
+        gain = self.gain / self._options.decay
+        if gain > _MOST_GAIN:
+            for one in (self._places, self._rows):
+                one.keep_all()
+                one.values[:] *= np.float32(1 / gain)
+            gain = 1.0
+        self.gain = gain
 
     def carry(self, t: int, rows: Array, places: Array) -> None:
-        """Rows of a table have got these places."""
+        """Rows of a table have got these places: their importance comes along."""
+        of_places, of_rows = int(self._row_base[t]) + places, int(self._addresses.first_row[t]) + rows
+        self.keep(of_places, of_rows)
+        self._of_places[of_places] = self._of_rows[of_rows]
 
     def gather(self, tables: Sequence[int] | None = None) -> None:
-        """Bring :meth:`of_table` of some tables up to date; None: of all."""
+        """Bring :meth:`of_table` of some tables up to date; None: of all.
+
+        The importance of placed rows is written beside that of the others. It is not undone: until a row leaves its place, nothing reads it there,
+        and that of a row that an undone change has placed was kept when it got its place.
+        """
+        addresses, works = self._addresses, []
+        for t in range(len(self._row_base)) if tables is None else tables:
+            base = int(self._row_base[t])
+            for first in range(int(addresses.first_row[t]), int(addresses.first_row[t + 1]), _GATHERED_ROWS):
+                stop = min(first + _GATHERED_ROWS, int(addresses.first_row[t + 1]))
+                works.append(
+                    partial(gather_importance, first, stop, addresses.address, base, self._of_places, self._of_rows)
+                )
+        team_map(self._team, works)
 
     def of_table(self, t: int) -> Array:
         """The importance of a table's rows, as of the last :meth:`gather`."""
@@ -73,22 +141,19 @@ class RowImportance:
 
     def of(self, t: int, rows: Array) -> tuple[Array, Array]:
         """The importance of rows of a table now, and whether they have places."""
-        return self.of_table(t)[rows], self._addresses.of_table(t)[rows] >= 0
+        places = self._addresses.of_table(t)[rows]
+        is_kept = places >= 0
+        found = self.of_table(t)[rows]
+        found[is_kept] = self._of_places[int(self._row_base[t]) + places[is_kept]]
+        return found, is_kept
 
     def chosen(self, t: int, step: int) -> Array:
-        """By what a round compares the rows of a table: their importance, or by the metric ``random`` a number for each row that has any."""
-        own = self.of_table(t)
-        if self._options.metric != "random":
-            return own
-        drawn = np.random.default_rng([self._seed, step, t]).random(len(own), np.float32)
-        return np.where(own > 0, drawn + np.float32(1e-6), np.float32(0.0)).astype(np.float32)
+        """See :func:`chosen_of`."""
+        return chosen_of(self.of_table(t), self._options, self._seed, step, t)
 
     def scale(self, importance: Array) -> float:
-        """What the importance of a table is multiplied by before tables are compared."""
-        if not self._options.normalised:
-            return 1.0
-        high = percentile_of(importance, self._team)
-        return 1.0 / high if high else 0.0
+        """See :func:`scale_of`."""
+        return scale_of(importance, self._options, self._team)
 
     def crossing(self, group: RowGroup, draw: np.random.Generator) -> float:
         """The share of a group's rows that have crossed its cut-off, by a sample."""
@@ -115,44 +180,3 @@ class RowImportance:
         values, _ = self.of(t, chosen)
         values = values[values > 0]
         return 1.0 / float(np.quantile(values, 0.95)) if len(values) else 0.0
-
-
-class PlacedImportance(RowImportance):
-    """The importance of a row with a place is by its place, which an update has at hand."""
-
-    def __init__(
-        self, addresses: Addresses, row_base: Array, places: int, options: PruningOptions, seed: int, team: Team
-    ) -> None:  # fmt: skip
-        super().__init__(addresses, options, seed, team)
-        self._row_base, self._of_places = row_base, np.zeros(places, np.float32)
-
-    def _arrays(self) -> tuple[Array, ...]:
-        return (self._of_places, self._of_rows)
-
-    def noted_places(self) -> Importance:
-        """As :meth:`noted`, for rows by their places; the other ones' is by row."""
-        return Importance(self._of_places, self._factors())
-
-    def carry(self, t: int, rows: Array, places: Array) -> None:
-        """See :class:`RowImportance`: their importance comes along."""
-        self._of_places[int(self._row_base[t]) + places] = self._of_rows[int(self._addresses.first_row[t]) + rows]
-
-    def gather(self, tables: Sequence[int] | None = None) -> None:
-        """See :class:`RowImportance`: write the importance of placed rows beside that of the others."""
-        addresses, works = self._addresses, []
-        for t in range(len(self._row_base)) if tables is None else tables:
-            base = int(self._row_base[t])
-            for first in range(int(addresses.first_row[t]), int(addresses.first_row[t + 1]), _GATHERED_ROWS):
-                stop = min(first + _GATHERED_ROWS, int(addresses.first_row[t + 1]))
-                works.append(
-                    partial(gather_importance, first, stop, addresses.address, base, self._of_places, self._of_rows)
-                )
-        team_map(self._team, works)
-
-    def of(self, t: int, rows: Array) -> tuple[Array, Array]:
-        """See :class:`RowImportance`."""
-        places = self._addresses.of_table(t)[rows]
-        is_kept = places >= 0
-        found = self.of_table(t)[rows]
-        found[is_kept] = self._of_places[int(self._row_base[t]) + places[is_kept]]
-        return found, is_kept

@@ -23,12 +23,15 @@ from trainer.embedding.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, Snapshot
 from trainer.embedding.hashed.limits import TableLimits, divided_limits
 from trainer.embedding.hashed.saved_history import SECTIONS, LoadedHistory, SavedHistory, newest_rows
 from trainer.embedding.partitioned.engine import PartitionedSnapshot
+from trainer.embedding.partitioned.gathered_rows import lookups_of
 from trainer.embedding.partitioned.requests import RequestMaker, RowsByOwner
 from trainer.embedding.partitioned.sharded_tables import ShardSnapshot
 from trainer.embedding.partitioned.table_parts import TableParts
-from trainer.embedding.ps.fixed_rows import FixedRows
+from trainer.embedding.pruned.history import SECTIONS as PRUNED_SECTIONS
+from trainer.embedding.pruned.rows import groups_of
 from trainer.embedding.ps.hashed_snapshot import HashedTableSnapshot
 from trainer.embedding.ps.noted_rows import NotedRows
+from trainer.embedding.ps.pruned_servers import PrunedServers, pruned_sections
 from trainer.embedding.ps.remote_tables import RemoteTables
 from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
 from trainer.embedding.ps.row_messages import RowNumbers
@@ -41,6 +44,8 @@ from trainer.embedding.spec import FeatureSpec
 from trainer.embedding.table_checks import supported_tables
 from trainer.embedding.wire.settings import WireSettings
 from trainer.planning.plan import PartitionPlan
+from trainer.planning.row_groups import renumbered
+from trainer.pruning_options import PruningOptions
 from transforms.arrays import Array
 
 _T = TypeVar("_T")
@@ -76,17 +81,16 @@ class PsEngine(BagTables[ServedBatch]):
         overlaps: whether several lookups may be on their way at once, which hides the delay of a network. One that is on its way when a server is
             killed is sent again, and then sees the updates that were sent after it. Else a lookup has ended before anything else is sent.
         hashed: by name the limits of tables of unbounded vocabularies, whose ids are spread over the servers and whose capacities are divided.
-        combiners: of each feature, int64, in place of that of its table; see :class:`~trainer.embedding.cpu.layout.FeatureLayout`.
-        fixed_rows: by name of a table a row that updates leave as it is.
+        pruning: only the most important rows of each server have places there, by these options; None: all rows have memory.
 
-    Raises :class:`ConfigError` for what the ``cpu`` engine refuses and for a plan of other tables or servers, and
-    :class:`~trainer.errors.ServerLost`.
+    Raises :class:`ConfigError` for what the ``cpu`` engine refuses, for a plan of other tables or servers, and for pruned tables of which a
+    server would have no place; :class:`~trainer.errors.ServerLost`.
     """
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], plan: PartitionPlan | None = None,
         staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None, overlaps: bool = False,
-        hashed: Mapping[str, TableLimits] | None = None, combiners: Array | None = None, fixed_rows: Mapping[str, int] | None = None,
+        hashed: Mapping[str, TableLimits] | None = None, pruning: PruningOptions | None = None,
     ) -> None:  # fmt: skip
         team = Team(threads or available_threads())
         super().__init__(features, supported_tables(features), team, held=held)
@@ -95,19 +99,22 @@ class PsEngine(BagTables[ServedBatch]):
         self._stacked = tuple(self.tables[t] for t in self._order)
         self._parts = TableParts(self._stacked, len(servers), with_stacks(plan, self._stacked, len(servers)))
         of_features = feature_layout(self.features, self._stacked)
-        if combiners is not None:
-            of_features = of_features._replace(combiner=combiners)
         sized = [replace(one, vocabulary_size=1) if one.name in self._limits else one for one in self._stacked]
         layout = table_layout(of_features, sized, seed)  # of ids that are asked for alone: no table is here
         self._staleness, self._overlaps, wire = staleness, overlaps, wire or WireSettings()
         self._requests = RequestMaker(self.features, of_features, layout, parts=self._parts, core=0, dense_ids=None,
                                       team=team, ascending=wire.ids == "unique")  # fmt: skip
         self._buffers = RowBuffers(self._parts, of_features, layout, self.width, team)
-        self._fixed = FixedRows(self._parts, fixed_rows) if fixed_rows else None
+        self._of_features = of_features
         self._senders = ThreadPoolExecutor(len(servers), "servers") if len(servers) > 1 else None
         shards = [[part.shard(server) for part in self._parts.parts] for server in range(len(servers))]
         self._short = max(table.vocabulary_size for own in shards for table, _ in own) <= _MOST_SHORT
-        helds = [held_tables(own, seed, self._limits) for own in shards]
+        self._pruned: PrunedServers | None = None
+        if pruning is not None:
+            groups = renumbered(groups_of(self.tables, pruning), self._order)
+            self._pruned = PrunedServers(self._parts, groups, pruning, seed=seed, team=team)
+        prunings = [None] * len(servers) if self._pruned is None else self._pruned.held
+        helds = [held_tables(own, seed, self._limits, one) for own, one in zip(shards, prunings, strict=True)]
         self._servers = self._of_each(lambda server: RemoteTables(servers[server], helds[server], wire), len(servers))
         self._noted: NotedRows | None = None
 
@@ -134,7 +141,7 @@ class PsEngine(BagTables[ServedBatch]):
     @property
     def setup(self) -> Setup:
         """Where its tables stand, and which of their rows have memory."""
-        return Setup(servers=True, hashed=bool(self._limits))
+        return Setup(servers=True, hashed=bool(self._limits), pruned=self._pruned is not None)
 
     @property
     def copied_bytes(self) -> int:
@@ -213,21 +220,20 @@ class PsEngine(BagTables[ServedBatch]):
         requests = kept.rows.requests
         if self._noted is not None:
             self._noted.add(requests.updates)
+        lookups = None if self._pruned is None else lookups_of(requests, self._of_features, self._parts)
 
         def update(server: int) -> None:
             remote = self._servers[server]
             is_same = requests.updates is requests.reads
             numbers = self._reads(kept, server) if is_same else self._numbers(requests.updates, server)
-            remote.update(numbers, of_parts, pieces[server], number)
+            own = None if lookups is None else lookups[requests.updates.of_owner(server)]
+            remote.update(numbers, of_parts, pieces[server], number, own)
 
         self._of_each(update)
 
     def _rows_of(self, batch: IdBatch) -> BatchRows:
         """The rows that servers are asked for, and those that they update."""
-        requests = self._requests.make(batch)
-        if self._fixed is None:
-            return self._buffers.of_batch(requests)
-        return self._buffers.gathered(replace(requests, updates=self._fixed.left_out(requests.updates)))
+        return self._buffers.of_batch(self._requests.make(batch))
 
     def _reads(self, kept: ServedBatch, server: int) -> RowNumbers:
         """The numbers of the rows that a server is asked for, worked out once."""
@@ -267,8 +273,8 @@ class PsEngine(BagTables[ServedBatch]):
         return self._limits
 
     def state(self) -> dict[str, TableState]:
-        """A copy of all changed rows, by table name: that of any other engine. With hashed tables, not while a snapshot is read."""
-        if self._limits:
+        """A copy of all changed rows, by table name: that of any other engine. With hashed or pruned tables, not while a snapshot is read."""
+        if self._limits or self._pruned is not None:
             snapshot = self.begin_snapshot(most_bytes=_MOST_ASIDE_BYTES)
             try:
                 return {one.name: state_of(snapshot, t, one) for t, one in enumerate(self.tables)}
@@ -280,6 +286,8 @@ class PsEngine(BagTables[ServedBatch]):
 
     def section_names(self, t: int) -> tuple[str, ...]:
         """See :meth:`SavedTables.section_names <trainer.embedding.engine.SavedTables.section_names>`."""
+        if self._pruned is not None:
+            return PRUNED_SECTIONS
         return SECTIONS if self.tables[t].name in self._limits else ()
 
     def candidates_of(self, table: str) -> int:
@@ -291,8 +299,12 @@ class PsEngine(BagTables[ServedBatch]):
         """See :class:`BagTables`.
 
         The rows of a hashed table without sections count as used at one step. Rows for which a server has no place are evicted, those of the
-        oldest last use first, and counted.
+        oldest last use first, and counted; of those of pruned tables the most important ones stay.
         """
+        if self._pruned is not None:
+            loads = self._pruned.loads(state)
+            self._of_each(lambda server: self._servers[server].load(loads(server)))
+            return
         known = {name: SavedHistory.read(name, state[name], self.server_count) for name in self._limits}
 
         def load(server: int) -> None:
@@ -378,8 +390,8 @@ class _RemoteRows:
     ) -> None:
         self._remote, self.counts, self._is_snapshot = remote, counts, bool(counts)
         self._read = read
-        #: Parts that are not read yet. A snapshot with hashed tables is ended by its reader.
-        self._left = set(range(len(remote.dims)))
+        #: Parts that are not read yet. A snapshot with hashed or pruned tables is ended by its reader.
+        self._left = set(range(len(remote.saved_parts)))
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """All changed rows of a part."""
@@ -395,8 +407,8 @@ class _RemoteRows:
         return found
 
     def sections(self, t: int) -> SnapshotSections:
-        """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`: none."""
-        return NO_SNAPSHOT_SECTIONS
+        """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`."""
+        return pruned_sections(self._remote, t) if self._is_snapshot else NO_SNAPSHOT_SECTIONS
 
     def skip(self, t: int) -> None:
         """Leave out a part that is not read."""
@@ -444,4 +456,4 @@ class ServersSnapshot:
     def sections(self, t: int) -> SnapshotSections:
         """See :meth:`TablesSnapshot.sections <trainer.embedding.engine.TablesSnapshot.sections>`."""
         found = self._hashed.get(self._position[t])
-        return NO_SNAPSHOT_SECTIONS if found is None else found.sections()
+        return self._stacked.sections(self._position[t]) if found is None else found.sections()

@@ -113,12 +113,17 @@ def write_document(document: dict[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def read_document(content: Bytes, members: frozenset[str]) -> dict[str, Any]:
-    """The JSON object with exactly these members. Raises :class:`DataError`."""
+def read_object(content: Bytes) -> object:
+    """The JSON value of the body of a frame. Raises :class:`DataError`."""
     try:
-        document = json.loads(bytes(content))
+        return json.loads(bytes(content))
     except (ValueError, RecursionError) as error:
         raise DataError("the body of a frame must be a JSON object", value=str(error)[:200]) from None
+
+
+def read_document(content: Bytes, members: frozenset[str]) -> dict[str, Any]:
+    """The JSON object with exactly these members. Raises :class:`DataError`."""
+    document = read_object(content)
     if not isinstance(document, dict) or document.keys() != members:
         found = sorted(document)[:20] if isinstance(document, dict) else type(document).__name__
         raise DataError(

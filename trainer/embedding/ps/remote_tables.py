@@ -16,6 +16,7 @@ from trainer.embedding.engine import ChangedRows, RowValues, TableState
 from trainer.embedding.hashed.saved_history import LoadedHistory
 from trainer.embedding.hashed_history import KeptHistory
 from trainer.embedding.optimizers import slot_width
+from trainer.embedding.pruned.saved_parts import SavedPart
 from trainer.embedding.ps import encoded_values
 from trainer.embedding.ps import row_messages as messages
 from trainer.embedding.ps.frames import (
@@ -57,7 +58,9 @@ class RemoteTables:
         self._saving_lock = threading.Lock()
         self._wire, self._memory = wire or WireSettings(), OutputPool(spare=0.25, kept=_KEPT)
         self._tables = tuple(one.table for one in held.tables)
+        self._saved = held.saved_parts
         self.is_hashed = tuple(one.limits is not None for one in held.tables)
+        self._has_history = tuple(held.pruning is not None or one for one in self.is_hashed)
         self.dims = np.array([one.dim for one in self._tables], np.int64)
         self.slot_dims = np.array([slot_width(one.optimizer, one.dim) for one in self._tables], np.int64)
         self._is_saving_old = self._has_snapshot = False
@@ -104,9 +107,14 @@ class RemoteTables:
         """What the rows of the server are of, as it said when the tables were opened or loaded."""
         return self._generation
 
+    @property
+    def saved_parts(self) -> tuple[SavedPart, ...]:
+        """What is saved and loaded, by the numbers that the requests for it name; those of the tables come first."""
+        return self._saved
+
     def rows_of(self, part: int) -> int:
         """The rows of a part on this server."""
-        return self._tables[part].vocabulary_size
+        return self._saved[part].rows
 
     def begin_fetch(self, numbers: RowNumbers, space: Sequence[Array], floor: int, *, exact: bool = False) -> int:
         """Ask for the weights of rows; they are in ``space`` after :meth:`end_fetch` of the number that is returned, and after :meth:`finish`.
@@ -149,17 +157,24 @@ class RemoteTables:
             return messages.encode_rows(rows, counts)
         return RowNumbers(rows.astype(np.int32) if short else rows, counts)
 
-    def update(self, numbers: RowNumbers, rates: Array, values: Sequence[Array], number: int | None = None) -> None:
+    def update(
+        self, numbers: RowNumbers, rates: Array, values: Sequence[Array], number: int | None = None, lookups: Array | None = None
+    ) -> None:  # fmt: skip
         """Send the summed gradients of rows, in pieces. Raises :class:`NonFiniteLoss` for sums that cannot be encoded.
 
-        ``number``: of the update; None: the next one.
+        Args:
+            numbers: the rows.
+            rates: the learning rate of each part.
+            values: the sums.
+            number: of the update; None: the next one.
+            lookups: int32, how often each row was looked up, if the tables need it.
         """
         flag = encoded_values.FLAG_OF[self._wire.values]
         if flag:
             values = [self._encoded(values, encoded_values.floats_of_pieces(numbers.counts, self.dims), flag)]
         number = self._updates + 1 if number is None else number
         self._updates = max(self._updates, number)
-        body = messages.write_gradients(numbers, rates, values)
+        body = messages.write_gradients(numbers, rates, values, lookups)
         self._send(Request(Kind.UPDATE, body, number=number, flags=numbers.flags | flag))
 
     def read_values(self, numbers: RowNumbers) -> list[tuple[Array, Array]]:
@@ -241,7 +256,7 @@ class RemoteTables:
         return found
 
     def _read_part(self, answer: Answer, part: int) -> ChangedRows:
-        return messages.read_part(answer.body, int(self.dims[part]), int(self.slot_dims[part]))
+        return messages.read_part(answer.body, self._saved[part].dim, self._saved[part].slot_dim)
 
     def _changed_rows(self, kind: Kind, part: int, first: int, stop: int) -> ChangedRows:
         found = self._read_part(self._save(Request(kind, messages.write_counts([part, first, stop])), Kind.PART), part)
@@ -258,11 +273,14 @@ class RemoteTables:
         return replace(found, beside=(ages,))
 
     def read_history(self, part: int, candidates: int) -> Iterator[KeptHistory]:
-        """What a hashed part with so many candidates has beside its rows at the moment of the snapshot, some candidates at a time."""
+        """What a hashed part with so many candidates has beside its rows at the moment of the snapshot, some candidates at a time.
+
+        Those of a pruned part are its other numbers.
+        """
         for first in range(0, max(candidates, 1), _CANDIDATES):
             stop = min(first + _CANDIDATES, candidates)
             answer = self._save(Request(Kind.READ_HISTORY, messages.write_counts([part, first, stop])), Kind.HISTORY)
-            found_part, found, at = messages.read_history(answer.body, self.is_hashed)
+            found_part, found, at = messages.read_history(answer.body, self._has_history)
             if (found_part, at, len(found.candidates)) != (part, first, stop - first):
                 raise DataError("a saved history must be that which was asked for", value=(found_part, at))
             yield found
@@ -291,7 +309,7 @@ class RemoteTables:
                 raise
 
     def load(self, states: Iterable[tuple[int, TableState, LoadedHistory | None]]) -> None:
-        """Replace all rows by these of each part, with the history of a hashed one; other rows have their initial values."""
+        """Replace all rows by these of each of :attr:`saved_parts`, with the history of a hashed or pruned one; other rows have their initial values."""
         self.begin_load()
         for part, state, history in states:
             self.load_part(part, state, history)
@@ -338,7 +356,7 @@ class RemoteTables:
 
     def rows_in(self, part: int, bytes_: int) -> int:
         """The rows of a part in a message of about so many bytes, their ages included; at least 1."""
-        return max(bytes_ // int(4 * (self.dims[part] + self.slot_dims[part]) + 16), 1)
+        return max(bytes_ // (4 * (self._saved[part].dim + self._saved[part].slot_dim) + 16), 1)
 
     def close(self) -> None:
         """End the connections."""

@@ -7,7 +7,7 @@ a frame say how its rows and values are encoded; those of a fetch say, too, how 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -64,11 +64,19 @@ class RowNumbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowGradients:
-    """An update: rows, the learning ``rates`` of the parts and the summed gradients ``values`` of the rows, float32."""
+    """An update.
+
+    Attributes:
+        numbers: the rows.
+        rates: float32, the learning rates of the parts.
+        values: float32, the summed gradients of the rows.
+        lookups: int32, how often each row was looked up; empty for tables that do not need it.
+    """
 
     numbers: RowNumbers
     rates: Array
     values: Array
+    lookups: Array = field(default_factory=lambda: np.zeros(0, np.int32))
 
 
 def flags_of(rows: Array) -> int:
@@ -87,9 +95,14 @@ def write_numbers(numbers: RowNumbers) -> list[Bytes]:
     return _views([numbers.counts, *_sent_rows(numbers)])
 
 
-def write_gradients(numbers: RowNumbers, rates: Array, values: Sequence[Array]) -> list[Bytes]:
-    """The body of an update; ``values``: the gradients in pieces, float32, or what they are encoded to."""
-    head = _views([numbers.counts, rates, *_sent_rows(numbers)])
+def write_gradients(
+    numbers: RowNumbers, rates: Array, values: Sequence[Array], lookups: Array | None = None
+) -> list[Bytes]:
+    """The body of an update.
+
+    ``values``: the gradients in pieces, float32, or what they are encoded to; ``lookups``: of the rows, for tables that need them.
+    """
+    head = _views([numbers.counts, rates, *_sent_rows(numbers), *(() if lookups is None else (lookups,))])
     return [*head, *(one.data.cast("B") for one in values if len(one))]
 
 
@@ -137,8 +150,8 @@ def read_numbers(body: Bytes, parts: int, flags: int) -> RowNumbers:
     return numbers
 
 
-def read_gradients(body: Bytes, dims: Array, flags: int) -> RowGradients:
-    """An update of parts with so many columns.
+def read_gradients(body: Bytes, dims: Array, flags: int, *, has_lookups: bool = False) -> RowGradients:
+    """An update of parts with so many columns; ``has_lookups``: their tables need these.
 
     Raises :class:`DataError` for a body of another length, for rates that are no numbers, and for rows and values that no encoder writes.
     """
@@ -150,9 +163,12 @@ def read_gradients(body: Bytes, dims: Array, flags: int) -> RowGradients:
             "learning rates must be finite and >= 0", value=rates[~(np.isfinite(rates) & (rates >= 0))][:4].tolist()
         )
     rows = _read_rows(reader, counts, flags)
+    lookups = reader.take(np.dtype("<i4"), len(rows) if has_lookups else 0)
+    if len(lookups) and int(lookups.min()) < 0:
+        raise DataError("lookups of rows must be >= 0", value=int(lookups.min()))
     values = _read_values(reader, counts, dims, flags)
     reader.end()
-    return RowGradients(RowNumbers(rows, counts), rates, values)
+    return RowGradients(RowNumbers(rows, counts), rates, values, lookups)
 
 
 def write_part(found: ChangedRows, ages: Array | None = None) -> list[Bytes]:
@@ -190,7 +206,7 @@ def read_load(
     reader = _Reader(body)
     part = _read_part_number(reader, len(dims))
     found = _read_part(reader, int(dims[part]), int(slot_dims[part]))
-    ages = _read_ages(reader, len(found.rows)) if is_hashed and is_hashed[part] else None
+    ages = _read_ages(reader, len(found.rows)) if part < len(is_hashed) and is_hashed[part] else None
     reader.end()
     return part, found, ages
 
@@ -201,26 +217,28 @@ def write_history(part: int, history: KeptHistory, first: int = 0) -> list[Bytes
     return _views([np.array(numbers, np.int64), history.candidates])
 
 
-def read_history(body: Bytes, is_hashed: Sequence[bool]) -> tuple[int, KeptHistory, int]:
+def read_history(body: Bytes, has_history: Sequence[bool]) -> tuple[int, KeptHistory, int]:
     """The inverse of :func:`write_history`. Raises :class:`DataError`."""
     reader = _Reader(body)
-    part = _read_part_number(reader, len(is_hashed))
+    part = _read_part_number(reader, len(has_history))
     step, evicted, first, count = (int(one) for one in reader.take(_READ, 4))
-    if not is_hashed[part] or not 0 <= step <= MOST_STEPS or not 0 <= evicted < 1 << 62 or first < 0:
-        raise DataError("the history of a part must be that of a hashed one", value=(part, step, evicted, first))
+    if not has_history[part] or not 0 <= step <= MOST_STEPS or not 0 <= evicted < 1 << 62 or first < 0:
+        raise DataError(
+            "the history of a part must be that of a hashed or pruned one", value=(part, step, evicted, first)
+        )
     candidates = reader.take(np.dtype("<u8"), count)
     reader.end()
     return part, KeptHistory(step, candidates, evicted), first
 
 
-def read_numbers_of_history(body: Bytes, is_hashed: Sequence[bool]) -> tuple[int, int, int]:
+def read_numbers_of_history(body: Bytes, has_history: Sequence[bool]) -> tuple[int, int, int]:
     """The part, and the first candidate and that after the last one, of a request for a history. Raises :class:`DataError`."""
     reader = _Reader(body)
-    part = _read_part_number(reader, len(is_hashed))
+    part = _read_part_number(reader, len(has_history))
     first, stop = (int(one) for one in reader.take(_READ, 2))
     reader.end()
-    if not is_hashed[part] or not 0 <= first <= stop:
-        raise DataError("candidates must be those of a hashed part", value=(part, first, stop))
+    if not has_history[part] or not 0 <= first <= stop:
+        raise DataError("a history must be that of a hashed or pruned part", value=(part, first, stop))
     return part, first, stop
 
 

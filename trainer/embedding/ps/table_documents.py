@@ -17,8 +17,11 @@ from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.cpu.table_bytes import row_bytes
 from trainer.embedding.hashed.limits import LIMIT_MEMBERS, TableLimits
 from trainer.embedding.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
+from trainer.embedding.pruned.saved_parts import SavedPart, saved_parts
 from trainer.embedding.spec import Constant, Initializer, Normal, TableSpec, Uniform
 from trainer.errors import ConfigError
+from trainer.planning.row_groups import RowGroup
+from trainer.pruning_options import PruningOptions
 from transforms.errors import DataError, InputError
 
 _OPTIMIZERS: dict[str, type[Optimizer]] = {
@@ -30,6 +33,10 @@ _RATE = "learning_rate"
 _ANY_RATE = 1.0
 _MOST_PARTS = 1 << 16
 _MOST_ROWS, _MOST_DIM = 1 << 62, 1 << 16
+#: In place of a budget, of which the groups are made.
+_ANY_BUDGET = 1.0
+#: Places have numbers of 32 bits; addresses are of 4 bytes.
+_MOST_PLACES, _MOST_PRUNED_ROWS = (1 << 31) - 16, 1 << 50
 #: The ids of a hashed table.
 _MOST_IDS = (1 << 63) - 1
 #: Positions of all values stay far below 2^63. A table begins a cache line.
@@ -57,15 +64,44 @@ class HeldTable:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldPruning:
+    """How the tables of a server are pruned.
+
+    Attributes:
+        options: how rows are chosen; without a budget and groups.
+        groups: of all tables, by position, with the places that they have on this server.
+    """
+
+    options: PruningOptions
+    groups: tuple[RowGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HeldTables:
-    """The parts of all tables on a server, and the seed of their initial values."""
+    """The parts of all tables on a server.
+
+    Attributes:
+        seed: of their initial values.
+        tables: the parts.
+        pruning: only the most important rows of the tables have places; None: there are others.
+    """
 
     seed: int
     tables: tuple[HeldTable, ...]
+    pruning: HeldPruning | None = None
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object."""
-        return {"seed": self.seed, "tables": [_table_document(one) for one in self.tables]}
+        found: dict[str, Any] = {"seed": self.seed, "tables": [_table_document(one) for one in self.tables]}
+        if self.pruning is not None:
+            groups = [{"tables": list(one.tables), "rows": one.rows} for one in self.pruning.groups]
+            found["pruning"] = {"options": self.pruning.options.to_document(), "groups": groups}
+        return found
+
+    @property
+    def saved_parts(self) -> tuple[SavedPart, ...]:
+        """What is saved and loaded of them, in its order: the parts, then what pruned ones have beside their rows."""
+        return saved_parts([one.table for one in self.tables], None if self.pruning is None else self.pruning.options)
 
     @property
     def limits(self) -> dict[str, TableLimits]:
@@ -79,8 +115,9 @@ class HeldTables:
 
 
 def held_tables(
-    shards: Sequence[tuple[TableSpec, TableOrigin]], seed: int, limits: Mapping[str, TableLimits] | None = None
-) -> HeldTables:
+    shards: Sequence[tuple[TableSpec, TableOrigin]], seed: int, limits: Mapping[str, TableLimits] | None = None,
+    pruning: HeldPruning | None = None,
+) -> HeldTables:  # fmt: skip
     """The parts of a server, reduced to what it uses of them; ``limits``: of its hashed tables, by name."""
     return HeldTables(
         seed,
@@ -98,12 +135,19 @@ def held_tables(
             )
             for table, origin in shards
         ),
+        pruning,
     )
+
+
+def held_pruning(options: PruningOptions, groups: Sequence[RowGroup]) -> HeldPruning:
+    """How the tables of a server with these groups are pruned."""
+    return HeldPruning(dataclasses.replace(options, budget=_ANY_BUDGET, groups=()), tuple(groups))
 
 
 def read_held_tables(document: object) -> HeldTables:
     """The tables of a document. Raises :class:`DataError`."""
-    found = _members(document, {"seed", "tables"}, "tables of a server")
+    is_pruned = isinstance(document, dict) and "pruning" in document
+    found = _members(document, {"seed", "tables"} | ({"pruning"} if is_pruned else set()), "tables of a server")
     if type(found["seed"]) is not int or not 0 <= found["seed"] < 1 << 63:
         raise DataError(
             "the seed of tables must be a whole number", value=str(found["seed"])[:80], allowed="0 to 2^63 - 1"
@@ -119,7 +163,48 @@ def read_held_tables(document: object) -> HeldTables:
         raise DataError("the tables of a server must have different names", value=repeated[:4])
     if sum(one.most_rows * (row_bytes(one.table) + _LINE_BYTES) for one in held) > _MOST_BYTES:
         raise DataError("the tables of a server must have fewer rows", allowed=f"{_MOST_BYTES} bytes together")
-    return HeldTables(found["seed"], held)
+    pruning = _read_pruning(found["pruning"], held) if is_pruned else None
+    return HeldTables(found["seed"], held, pruning)
+
+
+def _read_pruning(document: object, held: Sequence[HeldTable]) -> HeldPruning:
+    where = "pruning of a server"
+    found = _members(document, {"options", "groups"}, where)
+    try:
+        options = PruningOptions.read(found["options"])
+    except ConfigError as error:
+        raise DataError(error.what, where=where, value=error.value, allowed=error.allowed) from None
+    if any(one.limits is not None for one in held) or options.groups or not isinstance(found["groups"], list):
+        raise DataError("pruned tables of a server must have groups, and not be hashed", where=where)
+    groups = tuple(_read_group(one, held, where) for one in found["groups"])
+    members = [t for one in groups for t in one.tables]
+    if sorted(members) != list(range(len(held))):
+        raise DataError("each table of a server must be in one group", where=where, value=str(members)[:80])
+    if sum(one.table.vocabulary_size for one in held) > _MOST_PRUNED_ROWS:
+        raise DataError(
+            "pruned tables of a server must have fewer rows", where=where, allowed=f"{_MOST_PRUNED_ROWS} together"
+        )
+    return HeldPruning(options, groups)
+
+
+def _read_group(document: object, held: Sequence[HeldTable], where: str) -> RowGroup:
+    found = _members(document, {"tables", "rows"}, where)
+    tables, rows = found["tables"], found["rows"]
+    if not isinstance(tables, list) or not tables or not all(type(t) is int and 0 <= t < len(held) for t in tables):
+        raise DataError("the tables of a group must be positions", where=where, value=str(tables)[:80])
+    kinds = {(held[t].table.dim, held[t].table.optimizer) for t in tables}
+    if len(kinds) > 1 or tables != sorted(set(tables)):
+        raise DataError(
+            "the tables of a group must ascend, and have one width and optimizer", where=where, value=str(tables)[:80]
+        )
+    if type(rows) is not int or not 1 <= rows <= _MOST_PLACES:
+        raise DataError(
+            "the rows of a group must be a whole number",
+            where=where,
+            value=str(rows)[:80],
+            allowed=f"1 to {_MOST_PLACES}",
+        )
+    return RowGroup(tuple(tables), rows)
 
 
 def _table_document(held: HeldTable) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from trainer.embedding.worker import batch_messages as messages
 from trainer.embedding.worker.table_documents import WorkerTables
 from trainer.errors import ServerLost
 from trainer.planning.plan import PartitionPlan
+from trainer.pruning_options import PruningOptions
 from trainer.wire.frames import Bytes
 from transforms.arrays import Array
 from transforms.errors import DataError
@@ -69,6 +70,7 @@ class WorkerEngine(BagTables[_Sent]):
         threads: threads of the checks; 0 for one a processor.
         wire: how ids, activations and gradients are encoded, and rows between the worker and the servers; None: as they are.
         hashed: by name the limits of tables of unbounded vocabularies, as for :class:`~trainer.embedding.ps.engine.PsEngine`.
+        pruning: only the most important rows have places on the servers, by these options; None: all rows have memory.
 
     Attributes:
         direct: reads and loads rows at the servers.
@@ -79,15 +81,23 @@ class WorkerEngine(BagTables[_Sent]):
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], worker: ConnectWorker,
         plan: PartitionPlan | None = None, staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None,
-        hashed: Mapping[str, TableLimits] | None = None,
+        hashed: Mapping[str, TableLimits] | None = None, pruning: PruningOptions | None = None,
     ) -> None:  # fmt: skip
         self.direct = PsEngine(
-            features, seed=seed, servers=servers, plan=plan, held=0, threads=1, wire=wire, hashed=hashed
+            features,
+            seed=seed,
+            servers=servers,
+            plan=plan,
+            held=0,
+            threads=1,
+            wire=wire,
+            hashed=hashed,
+            pruning=pruning,
         )
         super().__init__(features, self.direct.tables, Team(threads or available_threads()), held=held)
         self._wire = wire or WireSettings()
         self._flag = FLAG_OF[self._wire.values]
-        described = WorkerTables(self.features, seed, plan, staleness, held, self._wire, hashed or {})
+        described = WorkerTables(self.features, seed, plan, staleness, held, self._wire, hashed or {}, pruning)
         self._document = write_document(described.to_document())
         #: The batches whose ids a worker must have.
         self._held: deque[_Sent] = deque(maxlen=max(held, 1))

@@ -19,10 +19,11 @@ from trainer.embedding.spec import COMBINERS, FeatureSpec, Quantization, TableSp
 from trainer.embedding.wire.settings import WireSettings
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes, read_plan
+from trainer.pruning_options import PruningOptions
 from transforms.errors import DataError, InputError
 
 #: The members of the document.
-MEMBERS = frozenset({"held", "engine", "features", "plan", "staleness", "batches", "ids", "values"})
+MEMBERS = frozenset({"held", "engine", "features", "plan", "staleness", "batches", "ids", "values", "pruning"})
 _MOST_FEATURES, _MOST_LENGTH, _MOST_BATCHES, _MOST_STALENESS = 1 << 16, 1 << 20, 1 << 10, 1 << 20
 
 
@@ -38,6 +39,7 @@ class WorkerTables:
         held: batches whose ids are kept for their updates.
         wire: how ids and values are encoded.
         hashed: by name the limits of tables of unbounded vocabularies, on all servers together.
+        pruning: only the most important rows have places, by these options; None: all rows have memory.
     """
 
     features: tuple[FeatureSpec, ...]
@@ -47,6 +49,7 @@ class WorkerTables:
     held: int = 2
     wire: WireSettings = dataclasses.field(default_factory=WireSettings)
     hashed: Mapping[str, TableLimits] = dataclasses.field(default_factory=dict)
+    pruning: PruningOptions | None = None
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object, with :data:`MEMBERS`."""
@@ -69,6 +72,7 @@ class WorkerTables:
             "batches": self.held,
             "ids": self.wire.ids,
             "values": self.wire.values,
+            "pruning": None if self.pruning is None else self.pruning.to_document(),
         }
 
     @classmethod
@@ -86,13 +90,14 @@ class WorkerTables:
         try:
             found_plan = read_plan(plan.encode(), "the plan of a worker's tables") if plan else None
             wire = WireSettings(document["ids"], document["values"])
+            pruning = None if document["pruning"] is None else PruningOptions.read(document["pruning"])
             if tables_of(features) != tuple(tables):
                 raise DataError("the tables of a worker must be those of its features, in their order")
         except (InputError, TypeError, UnicodeError) as error:
             raise DataError("the tables of a worker must be those of an engine", value=str(error)[:200]) from None
         if held.limits and found_plan is not None:
             raise DataError("hashed tables of a worker must be placed without a plan", value=", ".join(held.limits))
-        return cls(tuple(features), held.seed, found_plan, staleness, document["batches"], wire, held.limits)
+        return cls(tuple(features), held.seed, found_plan, staleness, document["batches"], wire, held.limits, pruning)
 
 
 def _optimizer_numbers(tables: Sequence[TableSpec]) -> list[int]:

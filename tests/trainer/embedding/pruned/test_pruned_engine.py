@@ -15,7 +15,6 @@ from trainer.embedding import FTRL, SGD, Adagrad, Adam, CpuEngine, FeatureSpec, 
 from trainer.embedding.pruned.addresses import NO_PLACE
 from trainer.embedding.pruned.engine import PrunedEngine
 from trainer.embedding.pruned.history import PrunedHistory
-from trainer.embedding.pruned.row_importance import RowImportance
 from trainer.embedding.spec import tables_of
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.pruning_options import RESETS, GroupOptions, PruningOptions
@@ -77,7 +76,7 @@ def test_with_places_for_all_rows_it_has_the_bits_of_whole_tables(trained, threa
         assert found.slots[changed].tobytes() == expected.slots.tobytes()
         assert found.weights[~changed].tobytes() == whole.weights_of(name, found.rows[~changed]).tobytes()
     assert engine.statistics() == whole.statistics()
-    assert (engine.counts.misses, engine.counts.moved_rows, engine.counts.rounds) == (0, 0, len(trained) // 2)
+    assert (engine.rows.counts.misses, engine.rows.counts.moved_rows, engine.rows.rounds) == (0, 0, len(trained) // 2)
 
 
 @settings(max_examples=scaled(60))
@@ -87,9 +86,9 @@ def test_the_most_important_rows_have_places(trained, budget, normalised):
     engine = pruned(budget, normalised=normalised, **NEVER)
     for seed, batch in enumerate(trained):
         step(engine, batch, seed)
-    histories, before, free = engine.histories(), engine.state(), engine.addresses.free_rows.tolist()
-    engine.prune()
-    for group, has_free in zip(engine.groups, free, strict=True):
+    histories, before, free = engine.rows.histories(), engine.state(), engine.rows.addresses.free_rows.tolist()
+    engine.rows.prune()
+    for group, has_free in zip(engine.rows.groups, free, strict=True):
         if has_free or group.rows == sum(TABLES[t].vocabulary_size for t in group.tables):
             assert all(
                 engine.state()[TABLES[t].name].rows.tolist() == before[TABLES[t].name].rows.tolist()
@@ -100,7 +99,7 @@ def test_the_most_important_rows_have_places(trained, budget, normalised):
         for position, t in enumerate(group.tables):
             own = np.zeros(TABLES[t].vocabulary_size, np.float32)
             own[histories[TABLES[t].name].rows] = histories[TABLES[t].name].importance
-            scale = engine.importance.scale(own)
+            scale = engine.rows.importance.scale(own)
             ranked += [(-np.float32(value * scale), position, row) for row, value in enumerate(own) if value > 0]
         expected = {(position, row) for _, position, row in sorted(ranked)[: group.rows]}
         kept = {
@@ -123,7 +122,7 @@ def test_importance_is_lookups_times_the_norm_of_the_gradient(trained, budget, m
             norms = np.sqrt((sums.astype(np.float64) ** 2).sum(axis=1))
             counted = lookups if "frequency" in metric else lookups > 0
             expected[name] += counted * (norms if "gradient" in metric else 1.0)
-    for name, history in engine.histories().items():
+    for name, history in engine.rows.histories().items():
         found = np.zeros(len(expected[name]))
         found[history.rows] = history.importance
         np.testing.assert_allclose(found, expected[name], rtol=1e-4, atol=1e-5)
@@ -193,8 +192,8 @@ def test_a_run_that_goes_on_equals_one_that_did_not_stop(trained, budget, stop, 
         assert resumed is None or step(resumed, batch, seed) == expected
     if resumed is not None:
         same_states(resumed.state(), engine.state())
-        for name, history in engine.histories().items():
-            found = resumed.histories()[name]
+        for name, history in engine.rows.histories().items():
+            found = resumed.rows.histories()[name]
             assert (found.rows.tolist(), found.importance.tobytes()) == (
                 history.rows.tolist(),
                 history.importance.tobytes(),
@@ -208,18 +207,16 @@ def test_the_importance_of_single_rows_is_that_of_all_rows_also_at_the_first_pla
     engine = pruned(0.4, normalised=normalised, **NEVER)
     for seed in range(4):
         step(engine, popular_batch(seed), seed)
-    histories, first_places = engine.histories(), 0
+    histories, first_places = engine.rows.histories(), 0
     for t, table in enumerate(TABLES):
-        places = engine.addresses.of_table(t)
-        found, is_kept = engine.importance.of(t, np.arange(table.vocabulary_size))
+        places = engine.rows.addresses.of_table(t)
+        found, is_kept = engine.rows.importance.of(t, np.arange(table.vocabulary_size))
         expected = np.zeros(table.vocabulary_size, np.float32)
         expected[histories[table.name].rows] = histories[table.name].importance
         assert found.tolist() == expected.tolist()
         assert is_kept.tolist() == (places != NO_PLACE).tolist()
         first_places += int((places == 0).sum())
-    assert first_places == len(engine.groups)
-    by_row = RowImportance(engine.addresses, engine.options, SEED, engine.team)
-    assert by_row.of(0, np.arange(ROWS))[1].tolist() == (engine.addresses.of_table(0) != NO_PLACE).tolist()
+    assert first_places == len(engine.rows.groups)
 
 
 TABLE = TableSpec("t", 40, 4, SGD(0.1), "sum")
@@ -245,7 +242,7 @@ def test_a_row_without_a_place_is_read_as_zeros_and_never_trained():
     assert found[0].tobytes() == engine.weights_of("t", np.array([3])).tobytes()
     assert not found[1:].any()
     assert engine.state()["t"].rows.tolist() == list(range(10))
-    assert (engine.counts.hits, engine.counts.misses) == (11, 12)
+    assert (engine.rows.counts.hits, engine.rows.counts.misses) == (11, 12)
 
 
 def test_a_row_that_becomes_important_takes_the_place_of_one_that_is_not():
@@ -253,7 +250,7 @@ def test_a_row_that_becomes_important_takes_the_place_of_one_that_is_not():
     touch(engine, range(10))
     for _ in range(5):
         touch(engine, [30, 31])
-    engine.prune()
+    engine.rows.prune()
     assert engine.state()["t"].rows.tolist() == [*range(8), 30, 31], "of rows of equal importance the first stay"
     assert not engine.weights_of("t", np.array([30])).any(), "its weights begin at zero"
     touch(engine, [30])
@@ -265,7 +262,7 @@ def test_a_round_leaves_places_for_rows_that_are_looked_up_first_afterwards():
     for _ in range(2):
         touch(engine, range(4, 14))
     for _ in range(2):
-        engine.prune()
+        engine.rows.prune()
         assert engine.state()["t"].rows.tolist() == list(range(4, 11)), (
             "3 of 10; a group with free places stays as it is"
         )
@@ -273,9 +270,9 @@ def test_a_round_leaves_places_for_rows_that_are_looked_up_first_afterwards():
     engine.lookup(batch_of([[[20], [30], [31], [32]]]))
     assert engine.state()["t"].rows.tolist() == [*range(4, 11), 20, 30, 31]
     assert engine.weights_of("t", np.array([20])).tobytes() == initial.tobytes(), "with their initial values"
-    engine.prune()
+    engine.rows.prune()
     assert engine.state()["t"].rows.tolist() == list(range(4, 11)), "rows of no importance leave again"
-    assert engine.counts.rounds == 3
+    assert engine.rows.rounds == 3
 
 
 @pytest.mark.parametrize("reset", ["zero", "initial", "restored", "none"])
@@ -288,7 +285,7 @@ def test_the_values_of_a_row_that_comes_are_those_of_the_rule(reset):
     before = engine.state()["t"]
     for _ in range(3):
         touch(engine, [2, 3])
-    engine.prune()
+    engine.rows.prune()
     after = engine.state()["t"]
     assert after.rows.tolist() == [2, 3]
     expected = {"zero": np.zeros((2, 2)), "initial": initial[2:4], "restored": initial[2:4]}.get(reset)
@@ -300,7 +297,7 @@ def test_the_values_of_a_row_that_comes_are_those_of_the_rule(reset):
         assert (after.slots == 0.5).all(), "slots begin where they do in a new table"
     for _ in range(9):
         touch(engine, [0, 1])
-    engine.prune()
+    engine.rows.prune()
     if reset == "restored":
         assert engine.state()["t"].weights.tobytes() == before.weights.tobytes()
         assert engine.state()["t"].slots.tobytes() == before.slots.tobytes()
@@ -313,20 +310,20 @@ def test_importance_decays():
         touch(engine, range(10))
     for _ in range(3):
         touch(engine, range(20, 30))
-    engine.prune()
+    engine.rows.prune()
     assert engine.state()["t"].rows.tolist() == list(range(20, 30))
-    assert engine.histories()["t"].gain < 2.0**40
-    assert np.isfinite(engine.histories()["t"].importance).all()
+    assert engine.rows.histories()["t"].gain < 2.0**40
+    assert np.isfinite(engine.rows.histories()["t"].importance).all()
 
 
 def test_a_round_begins_when_rows_have_crossed_the_cut_off():
     engine = one_table(check_steps=10)
     for _ in range(20):
         touch(engine, range(10))
-    assert engine.counts.rounds == 0, "nothing has crossed"
+    assert engine.rows.rounds == 0, "nothing has crossed"
     for _ in range(30):
         touch(engine, range(10, 20), gradient=2.0)
-    assert engine.counts.rounds > 0
+    assert engine.rows.rounds > 0
     assert engine.state()["t"].rows.tolist() == list(range(10, 20))
 
 
@@ -344,11 +341,11 @@ def test_rows_may_move_between_a_lookup_and_its_update():
     for _ in range(3):
         touch(engine, range(20, 30))
     engine.lookup(one)
-    engine.prune()
-    before, importance = engine.state(), engine.histories()["t"]
+    engine.rows.prune()
+    before, importance = engine.state(), engine.rows.histories()["t"]
     engine.apply_gradients(one, np.ones((1, 4), np.float32))
     same_states(engine.state(), before)
-    assert engine.histories()["t"].importance[importance.rows == 3] > importance.importance[importance.rows == 3]
+    assert engine.rows.histories()["t"].importance[importance.rows == 3] > importance.importance[importance.rows == 3]
 
 
 @settings(max_examples=scaled(30))
@@ -371,7 +368,7 @@ def assert_snapshot_of_its_moment(engine, budget, seed):
         for name in ("rows", "weights", "slots"):
             joined = b"".join(getattr(part, name).tobytes() for part in found)
             assert joined == getattr(expected[table.name], name).tobytes(), name
-    assert engine.counts.moved_rows > 0 or budget > 0.5
+    assert engine.rows.counts.moved_rows > 0 or budget > 0.5
 
 
 def test_a_state_of_whole_tables_is_loaded_within_the_budget():
@@ -386,7 +383,7 @@ def test_a_state_of_whole_tables_is_loaded_within_the_budget():
     history = PrunedHistory(np.flatnonzero(importance), importance[25:], 1.0, 7, 2)
     engine.load_state(with_histories(whole.state(), {"t": history}))
     assert engine.state()["t"].rows.tolist() == list(range(25, 35))
-    assert engine.step == 7
+    assert engine.rows.step == 7
     same_states({"t": engine.state()["t"]}, {"t": type(whole.state()["t"])(*(one[25:35] for one in (whole.state()["t"].rows, whole.state()["t"].weights, whole.state()["t"].slots)))})  # fmt: skip
 
 
@@ -413,7 +410,7 @@ def test_a_history_that_does_not_fit_is_refused(history):
 def test_histories_must_be_of_one_moment():
     engine = pruned()
     step(engine, popular_batch(1), 1)
-    histories = engine.histories()
+    histories = engine.rows.histories()
     old = histories["one"]
     histories["one"] = PrunedHistory(old.rows, old.importance, old.gain, old.step + 1, old.rounds)
     with pytest.raises(TornCheckpoint, match="one moment"):
@@ -423,7 +420,7 @@ def test_histories_must_be_of_one_moment():
 def test_bad_batches_and_gradients_change_nothing():
     engine = one_table()
     touch(engine, range(10))
-    before, histories = engine.state(), engine.histories()
+    before, histories = engine.state(), engine.rows.histories()
     with pytest.raises(BadBatch):
         engine.lookup(batch_of([[[40]]]))
     good = batch_of([[[3]]])
@@ -433,7 +430,7 @@ def test_bad_batches_and_gradients_change_nothing():
     with pytest.raises(NonFiniteLoss):
         engine.apply_gradients(good, np.full((1, 4), np.nan, np.float32))
     same_states(engine.state(), before)
-    assert engine.histories()["t"].importance.tobytes() == histories["t"].importance.tobytes()
+    assert engine.rows.histories()["t"].importance.tobytes() == histories["t"].importance.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -460,6 +457,6 @@ def test_what_does_not_fit_is_refused(features, options, problem):
 def test_groups_and_their_rows_may_be_given():
     names = [["one", "five"], ["two"], ["three"], ["four"], ["six"]]
     engine = pruned(0.5, groups=[{"tables": own, **({"rows": 5} if own == ["three"] else {})} for own in names])
-    assert [one.rows for one in engine.groups if one.tables == (2,)] == [5]
-    assert {TABLES[t].name for t in engine.groups[0].tables} == {"one", "five"}
-    assert isinstance(engine.options.groups[0], GroupOptions)
+    assert [one.rows for one in engine.rows.groups if one.tables == (2,)] == [5]
+    assert {TABLES[t].name for t in engine.rows.groups[0].tables} == {"one", "five"}
+    assert isinstance(engine.rows.options.groups[0], GroupOptions)

@@ -27,8 +27,6 @@ from tests.trainer.embedding.pruned.test_pruned_engine import (
 from tests.trainer.embedding.test_engine import batch_of
 from tests.trainer.host.test_shard_arrays import joined
 from tests.trainer.thread_exchange import on_hosts
-from trainer.embedding import FeatureSpec
-from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.cpu.placed_snapshot import PlacedSnapshot
 from trainer.embedding.engine import TableSections, TableState
 from trainer.embedding.exchange import OneHost
@@ -37,8 +35,7 @@ from trainer.embedding.partitioned.engine import PartitionedEngine
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.partitioned.table_parts import TablePart, TableParts
 from trainer.embedding.pruned.engine import PrunedEngine
-from trainer.embedding.pruned.shard import PrunedShard
-from trainer.embedding.pruned.tables import groups_of
+from trainer.embedding.pruned.store import PrunedStore
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 from trainer.host.shard_arrays import parted_shards, shard_arrays, shard_states
 from trainer.planning.plan import cyclic_plan
@@ -130,8 +127,8 @@ def test_one_host_is_the_engine_of_one_process(options):
         gradients = gradients_of(batch, engine.width, k)
         engine.apply_gradients(batch, gradients)
         tables.apply_gradients(batch, gradients)
-    assert engine.counts.rounds > 3
-    assert engine.counts.misses
+    assert engine.rows.rounds > 3
+    assert engine.rows.counts.misses
     for name, expected in engine.state().items():
         found = tables.state()[name]
         assert (found.rows.tobytes(), found.weights.tobytes(), found.slots.tobytes()) == (
@@ -139,7 +136,7 @@ def test_one_host_is_the_engine_of_one_process(options):
             expected.weights.tobytes(),
             expected.slots.tobytes(),
         )
-    for name, history in engine.histories().items():
+    for name, history in engine.rows.histories().items():
         own = histories_of(tables.state())[name]
         assert (own.rows.tobytes(), own.importance.tobytes()) == (history.rows.tobytes(), history.importance.tobytes())
         assert (own.gain, own.step, own.rounds) == (history.gain, history.step, history.rounds)
@@ -317,9 +314,7 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_lookups_that_are_not_those_of_the_rows_are_refused():
-    features, origins = [FeatureSpec(one.name, one) for one in TABLES], [TableOrigin(one.name) for one in TABLES]
-    groups = groups_of(TABLES, PruningOptions(1.0))
-    shard = PrunedShard(features, PruningOptions(1.0), seed=SEED, groups=groups, origins=origins)
+    shard = PrunedStore(TABLES, PruningOptions(1.0), seed=SEED)
     rows, counts = np.array([1, 2]), np.array([2, 0, 0, 0, 0, 0])
     read = shard.read_rows(rows, counts)
     for wrong in (np.ones(1, np.int32), np.ones(2, np.int64)):

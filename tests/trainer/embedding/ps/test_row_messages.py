@@ -106,6 +106,25 @@ def test_numbers_are_read_as_they_were_written(wanted):
     assert found.counts.tolist() == wanted.counts.tolist()
 
 
+@given(numbers(), st.integers(0, 100), st.integers(-1, 5))
+def test_lookups_come_with_gradients(wanted, seed, least):
+    draw = np.random.default_rng(seed)
+    values = draw.normal(size=int((wanted.counts * DIMS).sum())).astype(np.float32)
+    lookups = draw.integers(0, 9, len(wanted.rows)).astype(np.int32)
+    lookups[:1] = least
+    body = joined(messages.write_gradients(wanted, np.ones(len(DIMS), np.float32), [values], lookups))
+    flags = messages.flags_of(wanted.rows)
+    if len(lookups) and least < 0:
+        with pytest.raises(DataError, match="lookups of rows must be >= 0"):
+            messages.read_gradients(body, DIMS, flags, has_lookups=True)
+        return
+    found = messages.read_gradients(body, DIMS, flags, has_lookups=True)
+    assert (found.lookups.tolist(), found.values.tobytes()) == (lookups.tolist(), values.tobytes())
+    if len(lookups):
+        with pytest.raises(DataError, match="as long as its numbers say"):
+            messages.read_gradients(body, DIMS, flags)
+
+
 @given(numbers(), st.integers(0, 100), st.integers(1, 7))
 def test_gradients_are_read_as_they_were_written(wanted, seed, pieces):
     draw = np.random.default_rng(seed)

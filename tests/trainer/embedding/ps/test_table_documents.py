@@ -19,9 +19,11 @@ from trainer.embedding.cpu.layout import TableOrigin
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.optimizers import RowWiseAdagrad
 from trainer.embedding.ps.row_messages import RowNumbers
-from trainer.embedding.ps.table_documents import HeldTables, held_tables, read_held_tables
+from trainer.embedding.ps.table_documents import HeldTables, held_pruning, held_tables, read_held_tables
 from trainer.embedding.spec import Constant, Normal, Quantization, Uniform
 from trainer.errors import ConfigError
+from trainer.planning.row_groups import RowGroup
+from trainer.pruning_options import RESETS, PruningOptions
 from trainer.servers.held_rows import HeldRows
 from transforms.errors import DataError
 
@@ -50,7 +52,12 @@ def helds(draw):
             draw(st.sampled_from([None, Quantization(4, -1.0, 1.0)])),
         )
         tables.append((table, TableOrigin(table.name, draw(st.integers(1, 9)), draw(st.integers(0, 8)), draw(st.integers(0, 9)))))  # fmt: skip
-    return held_tables(tables, draw(st.integers(0, (1 << 63) - 1)))
+    seed = draw(st.integers(0, (1 << 63) - 1))
+    if not draw(st.booleans()):
+        return held_tables(tables, seed)
+    options = PruningOptions(0.5, reset=draw(st.sampled_from(RESETS)), round_steps=draw(st.integers(0, 3)))
+    groups = [RowGroup((t,), draw(st.integers(1, 9))) for t in draw(st.permutations(range(len(tables))))]
+    return held_tables(tables, seed, None, held_pruning(options, groups))
 
 
 @given(helds())
@@ -132,6 +139,31 @@ def test_limits_of_a_document_are_refused(changes):
     document = hashed(one_table()).to_document()
     document["tables"][0]["hashed"] |= changes
     with pytest.raises(DataError):
+        read_held_tables(document)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"options": {"metric": "age"}}, {"options": {"groups": [{"tables": ["one"]}]}}, {"options": []}, {"groups": None}, {"groups": []},
+     {"groups": [{"tables": [0]}]}, {"groups": [{"tables": [1], "rows": 3}]}, {"groups": [{"tables": [], "rows": 3}]},
+     {"groups": [{"tables": [0, 0], "rows": 3}]}, {"groups": [{"tables": [0], "rows": 0}]}, {"groups": [{"tables": [0], "rows": True}]},
+     {"groups": [{"tables": [0], "rows": 1 << 31}]}, {"groups": [{"tables": [0], "rows": 3}] * 2}, {"more": 1}],
+)  # fmt: skip
+def test_the_pruning_of_a_document_is_refused(changes):
+    held = held_of(one_table())
+    pruned = dataclasses.replace(held, pruning=held_pruning(PruningOptions(), [RowGroup((0,), 3)]))
+    assert read_held_tables(json.loads(json.dumps(pruned.to_document()))) == pruned
+    assert pruned.digest != held.digest
+    document = pruned.to_document()
+    document["pruning"] |= changes
+    with pytest.raises(DataError):
+        read_held_tables(document)
+
+
+def test_tables_of_several_kinds_are_in_several_groups():
+    tables = [(one_table(name=name, dim=dim), TableOrigin(name)) for name, dim in (("one", 4), ("two", 5))]
+    document = held_tables(tables, 3, None, held_pruning(PruningOptions(), [RowGroup((0, 1), 3)])).to_document()
+    with pytest.raises(DataError, match="one width and optimizer"):
         read_held_tables(document)
 
 

@@ -21,6 +21,7 @@ from trainer.embedding.ps.stacked_plan import stacked_plan, width_order
 from trainer.embedding.spec import COMBINERS, Quantization, tables_of
 from trainer.embedding.wire.settings import IDS, VALUES, WireSettings
 from trainer.embedding.worker.table_documents import MEMBERS, WorkerTables
+from trainer.pruning_options import GroupOptions, PruningOptions
 from transforms.errors import DataError
 
 
@@ -56,6 +57,7 @@ def worker_tables(draw):
         draw(st.integers(0, 65)),
         WireSettings(draw(st.sampled_from(IDS)), draw(st.sampled_from(VALUES))),
         hashed,
+        draw(st.sampled_from([None, PruningOptions(0.25, metric="gradient", groups=(GroupOptions(("table 0",), 3),))])),
     )
 
 

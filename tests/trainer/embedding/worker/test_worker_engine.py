@@ -17,8 +17,10 @@ from tests.trainer.embedding.partitioned.plans import mixed_plan
 from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, random_batch, train
 from tests.trainer.embedding.tpu.engines import assert_same
 from trainer.embedding import SGD, Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
+from trainer.embedding.ps.engine import PsEngine
 from trainer.embedding.wire.settings import WireSettings
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, ServerLost
+from trainer.pruning_options import PruningOptions
 from trainer.servers.client_updates import Greeting
 from trainer.servers.session_roles import SessionRole
 from trainer.wire.frames import HEADER_BYTES
@@ -51,6 +53,28 @@ def test_bits_are_those_of_the_engine_of_one_process(count, ids, is_planned, see
         assert engine.statistics() == alone.statistics()
         rows = np.arange(50)
         assert engine.weights_of("one", rows).tobytes() == alone.weights_of("one", rows).tobytes()
+
+
+@pytest.mark.parametrize("ids", ["plain", "unique"])
+def test_pruned_tables_are_those_of_the_engine_on_the_servers(ids):
+    """Also their importance, and which rows keep their places in rounds."""
+    pruning = PruningOptions.read({"budget": 0.2, "round_steps": 2, "decay_steps": 3})
+    with through_worker(2, pruning=pruning, wire=WireSettings(ids)) as (engine, _, _), thread_servers(2) as others:
+        connects = [one.connect() for one in others]
+        direct = PsEngine(FEATURES, seed=SEED, servers=connects, wire=WireSettings(ids), pruning=pruning)
+        assert (engine.setup.pruned, engine.setup.workers, direct.setup.pruned) == (True, True, True)
+        assert train(engine, range(9)) == train(direct, range(9))
+        state, expected = engine.state(), direct.state()
+        assert_same(state, expected)
+        for name, one in expected.items():
+            found = state[name].sections
+            assert found.arrays["pruning"].tobytes() == one.sections.arrays["pruning"].tobytes()
+            importance = one.sections.by_rows["importance"]
+            assert found.by_rows["importance"].weights.tobytes() == importance.weights.tobytes()
+        assert expected["two"].sections.arrays["pruning"][2] == 4, "rounds"
+        engine.load_state(state)
+        assert_same(engine.state(), expected)
+        direct.close()
 
 
 @pytest.mark.parametrize("values", ["fp16", "fp14"])
