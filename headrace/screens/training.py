@@ -144,7 +144,7 @@ class PassesRow:
     def _stop(self, last: HeldOutRow) -> str:
         error = "" if last.gain_error is None else f" ± {last.gain_error:.5f}"
         return (f"stopped after pass {self.stopped} of at most {self.most}, because it changed the loss of a held-out event "
-                f"by {-(last.gain or 0.0):+.5f}{error}: it must fall by more than its error")  # fmt: skip
+                f"by {-(last.gain or 0.0):+.5f}{error}: it must not rise by more than its error")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
