@@ -81,7 +81,7 @@ def candidates_of(given: Options) -> tuple[Candidate, ...]:
         if options["network"] != "dlrm" and not is_free and given.get("network") != options["network"]:
             continue
         if name == _BY_NEWTON:
-            if given.get("deep") or any(given.get(option, value) != value for option, value in _NEWTON.items()):
+            if given.get("deep") or not _allow_newton(given, options):
                 continue
             options |= _NEWTON
         merged = {**options, **{key: given[key] for key in options if key in given}}
@@ -89,6 +89,14 @@ def candidates_of(given: Options) -> tuple[Candidate, ...]:
         if merged["deep"] or merged["linear"]:
             found.setdefault(repr(sorted(effective.items())), Candidate(name, effective))
     return tuple(found.values())
+
+
+def _allow_newton(given: Options, rates: Options) -> bool:
+    """Whether given options leave a Newton step possible; a given rate is about Adagrad unless the optimizer is given too."""
+    own = {**_NEWTON}
+    if "linear_optimizer" not in given:
+        own |= {name: rates[name] for name in ("linear_learning_rate", "dense_learning_rate")}
+    return all(given.get(option, value) == value for option, value in own.items())
 
 
 def variants_of(best: Candidate, given: Options, *, embedded: bool) -> tuple[Candidate, ...]:

@@ -38,7 +38,10 @@ def test_a_linear_model_whose_steps_shrink_by_the_number_of_events_is_tried():
     assert found.is_linear
     assert found.options["dense_optimizer"] == "newton"
     assert tried({"linear_optimizer": "newton"}) == tried({"passes": 3}) == [found]
-    for options in ({"linear_optimizer": "adagrad"}, {"dense_optimizer": "sgd"}, {"deep": True}, {"linear": False}):
+    (slower,) = tried({"linear_optimizer": "newton", "linear_learning_rate": 0.5})
+    assert slower.options["linear_learning_rate"] == 0.5
+    for options in ({"linear_optimizer": "adagrad"}, {"dense_optimizer": "sgd"}, {"deep": True}, {"linear": False},
+                    {"linear_learning_rate": 0.3}, {"dense_learning_rate": 0.02}):  # fmt: skip
         assert tried(options) == []
 
 
