@@ -20,7 +20,8 @@ from transforms.errors import nearest
 
 COMBINERS = ("sum", "mean", "sqrtn")
 EMBEDDING_OPTIMIZERS = ("adagrad", "row_wise_adagrad", "sgd", "adam", "ftrl", "adagrad_momentum")
-DENSE_OPTIMIZERS = ("adagrad", "adam", "sgd")
+DENSE_OPTIMIZERS = ("adagrad", "adam", "newton", "sgd")
+LINEAR_OPTIMIZERS = ("adagrad", "newton")
 #: Networks over activations; others are ``module:function``, a builder of a Keras model.
 NETWORKS = ("dlrm", "dcn", "fm")
 ENGINES = ("cpu", "tpu")
@@ -100,8 +101,12 @@ class TrainConfig:
             dropout, progressive validation needs a second forward pass.
         deep, linear: the parts of the model, at least one: a network over embeddings, and a linear model over the same
             inputs (a weight for every id and every number).
-        linear_initial_accumulator: initial value of Adagrad's slots of the linear part, in squared gradients of *one*
-            event.
+        linear_optimizer: of the tables of the linear part: "adagrad", or "newton", a diagonal Newton step: the gradient by the sum of
+            its squares, which estimates the curvature. So a step shrinks as one by the number of events, and weights are means
+            over all of them, not of the newest ones. Its rate is 1 for a whole step. A host counts its own events: in a job of n
+            hosts a rate is worth n times as much.
+        linear_initial_accumulator: initial value of the slots of the linear part, in squared gradients of *one* event; of "newton",
+            the precision of a normal prior of each weight.
         initial_bias: the initial logit of an event without any known input.
         initial_biases: the same by label, of a model of several labels.
         task_weights: by label, the weight of its loss; 1 by default.
@@ -173,6 +178,7 @@ class TrainConfig:
     linear: bool = False
     linear_learning_rate: float = 0.1
     linear_initial_accumulator: float = 1.0
+    linear_optimizer: str = "adagrad"
     initial_bias: float = 0.0
     initial_biases: Mapping[str, float] = field(default_factory=_no_overrides)
     task_weights: Mapping[str, float] = field(default_factory=_no_overrides)
@@ -237,6 +243,7 @@ class TrainConfig:
         _check_choice("combiner", self.combiner, COMBINERS)
         _check_choice("embedding_optimizer", self.embedding_optimizer, EMBEDDING_OPTIMIZERS)
         _check_choice("dense_optimizer", self.dense_optimizer, DENSE_OPTIMIZERS)
+        _check_choice("linear_optimizer", self.linear_optimizer, LINEAR_OPTIMIZERS)
         _check_choice("cross_structure", self.cross_structure, CROSS_STRUCTURES)
         _check_choice("activation", self.activation, ACTIVATIONS)
         _check_choice("calibration", self.calibration, CALIBRATIONS)

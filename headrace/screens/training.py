@@ -148,7 +148,7 @@ class PassesRow:
         error = "" if last.gain_error is None else f" ± {last.gain_error:.5f}"
         return (
             f"stopped after pass {self.stopped} of at most {self.most}, because it changed the loss of a held-out event "
-            f"by {-(last.gain or 0.0):+.5f}{error}: it must fall by more than its error"
+            f"by {-(last.gain or 0.0):+.5f}{error}: it must not rise by more than its error"
         )
 
 

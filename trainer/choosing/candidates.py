@@ -16,6 +16,10 @@ _OF_LINEAR = 3
 #: The network is chosen only if none of these options is given, since they are about a certain one.
 _OF_NETWORKS = ("deep", "network", "bottom_mlp", "top_mlp", "dropout", "cross_layers", "cross_rank", "cross_structure",
                 "activation", "dense_bias", "tower_modules", "task_mlp")  # fmt: skip
+#: Options of the linear model whose steps shrink as one by the number of events, beside those of :data:`_NAMES`. Its other rates are steps
+#: of a fixed size, by which the weights are those of the newest events: too noisy for small logs, and moved by a newest share that is
+#: trained several times in a row.
+_NEWTON = {"linear_optimizer": "newton", "dense_optimizer": "newton", "linear_initial_accumulator": 5.0}
 _NAMES = (
     "deep",
     "network",
@@ -24,6 +28,7 @@ _NAMES = (
     "dense_learning_rate",
     "embedding_initial_stddev",
 )
+_BY_NEWTON = "a linear model by Newton's method"
 #: Name and, in the order of :data:`_NAMES`, options. A network has gradients from small rows only at quick rates, so its rates and the
 #: first deviation of rows go together.
 _DRAFTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
@@ -31,6 +36,7 @@ _DRAFTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("a slow linear model", (False, "dlrm", 0.03, 0.01, 0.003, 0.01)),
     ("a linear model", (False, "dlrm", 0.1, 0.01, 0.003, 0.01)),
     ("a quick linear model", (False, "dlrm", 0.4, 0.01, 0.01, 0.01)),
+    (_BY_NEWTON, (False, "dlrm", 1.0, 0.01, 1.0, 0.01)),
     ("linear part and factorization machine", (True, "fm", 0.05, 0.05, 0.01, 0.1)),
     ("linear part and cross layers", (True, "dcn", 0.02, 0.01, 0.003, 0.01)),
     ("linear part and quick cross layers", (True, "dcn", 0.05, 0.05, 0.01, 0.25)),
@@ -74,11 +80,23 @@ def candidates_of(given: Options) -> tuple[Candidate, ...]:
         options = {"linear": True, **dict(zip(_NAMES, values, strict=True))}
         if options["network"] != "dlrm" and not is_free and given.get("network") != options["network"]:
             continue
+        if name == _BY_NEWTON:
+            if given.get("deep") or not _allow_newton(given, options):
+                continue
+            options |= _NEWTON
         merged = {**options, **{key: given[key] for key in options if key in given}}
         effective = {key: value for key, value in merged.items() if _matters(key, merged)}
         if merged["deep"] or merged["linear"]:
             found.setdefault(repr(sorted(effective.items())), Candidate(name, effective))
     return tuple(found.values())
+
+
+def _allow_newton(given: Options, rates: Options) -> bool:
+    """Whether given options leave a Newton step possible; a given rate is about Adagrad unless the optimizer is given too."""
+    own = {**_NEWTON}
+    if "linear_optimizer" not in given:
+        own |= {name: rates[name] for name in ("linear_learning_rate", "dense_learning_rate")}
+    return all(given.get(option, value) == value for option, value in own.items())
 
 
 def variants_of(best: Candidate, given: Options, *, embedded: bool) -> tuple[Candidate, ...]:
@@ -103,7 +121,7 @@ def variants_of(best: Candidate, given: Options, *, embedded: bool) -> tuple[Can
 
 def _matters(option: str, options: Options) -> bool:
     """Whether an option has an effect, given the others."""
-    if option == "linear_learning_rate":
+    if option in ("linear_learning_rate", "linear_optimizer", "linear_initial_accumulator"):
         return bool(options["linear"])
     if option in ("embedding_learning_rate", "network", "embedding_initial_stddev"):
         return bool(options["deep"])

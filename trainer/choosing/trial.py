@@ -37,7 +37,7 @@ _DIVERGED = 1e6
 #: The share of its loss by which a further pass must lower it, for one more.
 _LEAST_GAIN = 0.001
 #: Options that change no shape and no operation of the dense part.
-_OF_TABLES = ("linear_learning_rate", "embedding_learning_rate", "dense_learning_rate", "embedding_initial_stddev",
+_OF_TABLES = ("linear_learning_rate", "linear_optimizer", "linear_initial_accumulator", "embedding_learning_rate", "dense_learning_rate", "embedding_initial_stddev",
               "embedding_weight_decay", "admit_after")  # fmt: skip
 
 

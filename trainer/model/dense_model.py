@@ -19,6 +19,7 @@ from trainer.errors import ConfigError, TornCheckpoint
 from trainer.model.adam import FusedAdam
 from trainer.model.dcn import Dcn
 from trainer.model.dense_scaling import Scaling
+from trainer.model.dense_updates import NEWTON_PRIOR, step_rate
 from trainer.model.dlrm import Dlrm
 from trainer.model.fm import FactorizationMachine
 from trainer.model.gradient_stages import HandOn, hand_on_in_stages
@@ -29,6 +30,7 @@ from trainer.model.keras_network import KerasNetwork
 from trainer.model.losses import event_losses
 from trainer.model.mlp import random_of, trainable_of
 from trainer.model.network import Network
+from trainer.model.newton import DiagonalNewton
 from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.model.tower_training import TrainedTower
 from trainer.model.traced import Traced
@@ -36,7 +38,12 @@ from transforms.arrays import Array
 from transforms.errors import listed
 
 #: Keras's lists of the variables of each optimizer, one variable for each weight.
-_SLOT_LISTS = {"sgd": (), "adagrad": ("_accumulators",), "adam": ("_momentums", "_velocities")}
+_SLOT_LISTS = {
+    "sgd": (),
+    "adagrad": ("_accumulators",),
+    "adam": ("_momentums", "_velocities"),
+    "newton": ("_accumulators",),
+}
 
 
 class DenseModel:
@@ -214,7 +221,7 @@ class DenseModel:
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of the dense weights."""
-        self._optimizer.learning_rate = rate
+        self._optimizer.learning_rate = step_rate(self._config.dense_optimizer, rate, self._config.batch_rows)
 
     @property
     def sizes(self) -> list[int]:
@@ -347,5 +354,9 @@ def _shape_text(kind: tuple[tuple[int, ...], str] | None) -> str:
 
 
 def _optimizer(config: TrainConfig) -> Any:
+    kind = config.dense_optimizer
+    rate = step_rate(kind, config.dense_learning_rate, config.batch_rows)
+    if kind == "newton":
+        return DiagonalNewton(learning_rate=rate, initial_accumulator_value=NEWTON_PRIOR / config.batch_rows**2)
     kinds = {"adagrad": keras.optimizers.Adagrad, "adam": FusedAdam, "sgd": keras.optimizers.SGD}
-    return kinds[config.dense_optimizer](learning_rate=config.dense_learning_rate)
+    return kinds[kind](learning_rate=rate)

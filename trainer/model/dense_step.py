@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from trainer.config import TrainConfig
 from trainer.model.dense_model import DenseModel
-from trainer.model.dense_updates import SLOTS, updated
+from trainer.model.dense_updates import SLOTS, step_rate, updated
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 
@@ -121,7 +121,8 @@ class DensePart:
         return DenseResult(logits, by_activations, after, self.model.units_on(summed))
 
     def _update(self, state: Mapping[str, Any], gradients: Sequence[Any]) -> DenseState:
-        kind, rate = self.config.dense_optimizer, self.config.dense_learning_rate
+        kind = self.config.dense_optimizer
+        rate = step_rate(kind, self.config.dense_learning_rate, self.config.batch_rows)
         made = [
             updated(kind, rate, weight, gradient, slots, state["updates"])
             for weight, gradient, slots in zip(state["weights"], gradients, state["slots"], strict=True)

@@ -1,6 +1,8 @@
 """The updates of the dense optimizers as functions of arrays: Keras keeps their state in variables, which a lowered step cannot have.
 
-Adagrad and Adam are those of Keras with its defaults; a test compares them.
+Adagrad and Adam are those of Keras with its defaults; a test compares them. *newton* is a diagonal Newton step (as in Hazan, Agarwal,
+Kale, "Logarithmic regret algorithms for online convex optimization", 2007): the gradient by the sum of its squares, which estimates the
+curvature of a log loss. A step shrinks as one by the number of events, so that a weight is a mean over all of them.
 """
 
 from __future__ import annotations
@@ -13,14 +15,24 @@ import tensorflow as tf
 _ADAM_DECAYS = (0.9, 0.999)
 _EPSILON = 1e-7
 
-#: Arrays like a weight that each optimizer keeps for it, by their first value.
-SLOTS: dict[str, tuple[float, ...]] = {"sgd": (), "adagrad": (0.1,), "adam": (0.0, 0.0)}
+#: The first value of newton's slots, in squared gradients of one event: the precision of a normal prior of each weight.
+NEWTON_PRIOR = 5.0
+#: Arrays like a weight that each optimizer keeps for it, by their first value; that of newton is divided by ``batch_rows`` squared.
+SLOTS: dict[str, tuple[float, ...]] = {"sgd": (), "adagrad": (0.1,), "adam": (0.0, 0.0), "newton": (NEWTON_PRIOR,)}
+
+
+def step_rate(kind: str, rate: float, batch_rows: int) -> float:
+    """The rate in units of the gradients of a batch's *mean* loss: that of newton is in those of one event."""
+    return rate / batch_rows if kind == "newton" else rate
 
 
 def updated(kind: str, rate: float, weight: Any, gradient: Any, slots: Sequence[Any], step: Any) -> list[Any]:
-    """The weight and its slots after an update; ``step``: updates before it, float32."""
+    """The weight and its slots after an update; ``rate``: a :func:`step_rate`; ``step``: updates before it, float32."""
     if kind == "sgd":
         return [weight - rate * gradient]
+    if kind == "newton":
+        total = slots[0] + tf.square(gradient)
+        return [weight - rate * gradient / total, total]
     if kind == "adagrad":
         total = slots[0] + tf.square(gradient)
         return [weight - rate * gradient / tf.sqrt(total + _EPSILON), total]

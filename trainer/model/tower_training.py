@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.config import TrainConfig
-from trainer.model.dense_updates import updated
+from trainer.model.dense_updates import step_rate, updated
 from trainer.model.mlp import trainable_of
 from trainer.model.tower_modules import TowerModules
 from trainer.model.traced import Traced
@@ -36,7 +36,8 @@ class TrainedTower:
         self.width, self.columns = shape.width, shape.columns
         self.widths = tuple(one.width for one in towers.shapes.towers)
         self.compression = towers.shapes.compression
-        self._kind, self._rate = config.dense_optimizer, config.dense_learning_rate
+        self._kind = config.dense_optimizer
+        self._rate = step_rate(self._kind, config.dense_learning_rate, config.batch_rows)
         self._weights, self._slots, self._all_updates = trainable_of(self._module.layers), slots, updates
         self._forward = Traced(self._module, [(None, shape.columns)])
         self._backward = Traced(self._differentiate, [(None, shape.columns), (None, shape.width)])

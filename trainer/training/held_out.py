@@ -92,13 +92,17 @@ class HeldOut:
         return self.scored[-1].calibrations if self.scored else NO_CALIBRATIONS
 
     def after(self, found: ScoredPass, *, most_passes: int, stops_early: bool) -> HeldOut:
-        """This state with one more pass. The passes end if its loss is not lower than that of the pass before, by more than its error."""
+        """This state with one more pass. The passes end if it has raised the loss by more than the error of that.
+
+        A gain below its error ends nothing: where few held-out events have the rarer label it says little, and the number of
+        passes was chosen by more of them.
+        """
         before = self.scored[-1] if self.scored else None
         both = replace(self, scored=(*self.scored, found))
         if not stops_early or found.passes >= most_passes or before is None or before.passes != found.passes - 1:
             return both
         gain, error = found.gain_over(before)
-        return both if gain > (error or 0.0) else replace(both, stopped=found.passes)
+        return both if gain > -(error or 0.0) else replace(both, stopped=found.passes)
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object, the inverse of :meth:`read`."""

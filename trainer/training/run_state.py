@@ -21,7 +21,7 @@ from trainer.embedding.exchange import OneHost
 from trainer.embedding.hashed.limits import TableLimits
 from trainer.embedding.hashed_counts import HashedCounts
 from trainer.embedding.hot_figures import HotFigures
-from trainer.embedding.optimizers import Adagrad
+from trainer.embedding.optimizers import FTRL, Adagrad, Optimizer
 from trainer.embedding.partitioned.engine import PartitionedEngine
 from trainer.embedding.partitioned.sharded_tables import ShardedTables
 from trainer.embedding.pruned.engine import PrunedEngine
@@ -390,19 +390,29 @@ def _engine_of(
 
 def linear_features(layout: InputLayout, config: TrainConfig, head: AnyHead) -> tuple[FeatureSpec, ...]:
     """The tables of the linear part: a weight per output for every id, initially zero, with the bags of the deep part."""
-    # Gradients are those of the mean over a batch; the option is in gradients of one event.
-    start = config.linear_initial_accumulator / config.batch_rows**2
     return tuple(
         FeatureSpec(
             feature.name,
             replace(
                 feature.table,
                 dim=head.width,
-                optimizer=Adagrad(config.linear_learning_rate, start, admit_after=config.admit_after),
+                optimizer=_linear_optimizer(config),
                 initializer=Constant(0.0),
             ),
         )
         for feature in layout.features
+    )
+
+
+def _linear_optimizer(config: TrainConfig) -> Optimizer:
+    """The optimizer of the tables of the linear part."""
+    # Gradients are those of the mean over a batch; the options are in gradients of one event.
+    rate, start = config.linear_learning_rate, config.linear_initial_accumulator / config.batch_rows**2
+    if config.linear_optimizer == "adagrad":
+        return Adagrad(rate, start, admit_after=config.admit_after)
+    # Without regularisation FTRL of this power is the gradient by the sum of its squares.
+    return FTRL(
+        rate / config.batch_rows, learning_rate_power=-1.0, initial_accumulator=start, admit_after=config.admit_after
     )
 
 

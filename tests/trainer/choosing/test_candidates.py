@@ -28,6 +28,23 @@ def test_linear_models_come_first():
     assert kinds[0]
 
 
+def test_a_linear_model_whose_steps_shrink_by_the_number_of_events_is_tried():
+    """Its tables and its weights of numbers have the same optimizer; a given one is kept."""
+
+    def tried(given):
+        return [one for one in candidates_of(given) if one.options.get("linear_optimizer") == "newton"]
+
+    (found,) = tried({})
+    assert found.is_linear
+    assert found.options["dense_optimizer"] == "newton"
+    assert tried({"linear_optimizer": "newton"}) == tried({"passes": 3}) == [found]
+    (slower,) = tried({"linear_optimizer": "newton", "linear_learning_rate": 0.5})
+    assert slower.options["linear_learning_rate"] == 0.5
+    for options in ({"linear_optimizer": "adagrad"}, {"dense_optimizer": "sgd"}, {"deep": True}, {"linear": False},
+                    {"linear_learning_rate": 0.3}, {"dense_learning_rate": 0.02}):  # fmt: skip
+        assert tried(options) == []
+
+
 @given(
     given_options=st.fixed_dictionaries(
         {},
@@ -39,6 +56,8 @@ def test_linear_models_come_first():
             "embedding_learning_rate": st.just(0.7),
             "embedding_initial_stddev": st.just(0.3),
             "admit_after": st.just(2),
+            "dense_optimizer": st.sampled_from(["adam", "newton"]),
+            "linear_initial_accumulator": st.sampled_from([1.0, 5.0]),
             "embedding_dropout": st.just(0.1),
             "engine": st.sampled_from(["cpu", "tpu"]),
         },

@@ -46,7 +46,7 @@ def test_a_small_log_with_unscaled_numbers_beats_its_rate(started):
     assert chosen.batch_rows == 64
     assert dict(chosen.dense_scaling)["price"][0][0] == "log"
     assert chosen.chosen["batch_rows"].startswith("128 steps a pass")
-    assert tried[0] == "trying candidates on slice 1 of 3: 7 of 7", "no other networks, since widths of MLPs are given"
+    assert tried[0] == "trying candidates on slice 1 of 3: 8 of 8", "no other networks, since widths of MLPs are given"
     assert sum(one.is_chosen for one in chosen.trial) == 1
     assert all("cross layers" not in one.name for one in chosen.trial)
     segments = 1 if report.held_out is None else 2

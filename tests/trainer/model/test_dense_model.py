@@ -110,7 +110,7 @@ def test_activation_gradients_equal_central_differences(inputs, network):
 
 @pytest.mark.parametrize("inputs", [[*IDS, *NUMBERS], IDS, IDS[:1], NUMBERS, [*IDS[:1], *NUMBERS]])
 @pytest.mark.parametrize(
-    "options", [{"dense_optimizer": "adam"}, {"dense_optimizer": "adagrad"}, {"dense_optimizer": "sgd"}, {"network": "dcn"},
+    "options", [{"dense_optimizer": "adam"}, {"dense_optimizer": "adagrad"}, {"dense_optimizer": "sgd"}, {"dense_optimizer": "newton"}, {"network": "dcn"},
                 {"network": "dcn", "cross_rank": 2, "cross_structure": "parallel", "dims": {}}])  # fmt: skip
 def test_steps_lower_the_loss(inputs, options):
     model = model_of(inputs, **options, dense_learning_rate=0.05)

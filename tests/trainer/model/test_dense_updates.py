@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 dense_updates = pytest.importorskip("trainer.model.dense_updates")
+DiagonalNewton = pytest.importorskip("trainer.model.newton").DiagonalNewton
 
 
 @pytest.mark.parametrize(
     ("kind", "theirs"),
-    [("sgd", keras.optimizers.SGD), ("adagrad", keras.optimizers.Adagrad), ("adam", keras.optimizers.Adam)],
+    [
+        ("sgd", keras.optimizers.SGD),
+        ("adagrad", keras.optimizers.Adagrad),
+        ("adam", keras.optimizers.Adam),
+        ("newton", partial(DiagonalNewton, initial_accumulator_value=5.0)),
+    ],
 )
 def test_updates_equal_those_of_keras(kind, theirs):
     source = np.random.default_rng(0)
