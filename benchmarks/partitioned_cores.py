@@ -1,11 +1,10 @@
-"""Tables partitioned over simulated cores: what the exchange costs, and what deduplication before it saves.
+"""Tables partitioned over simulated cores: what the exchange costs.
 
     python -m benchmarks.partitioned_cores [--rounds N] [--events N]
 
 26 tables of 100,000 rows of 64 columns; ids by a power law of exponent 1.2; the valencies of most bags are small and those of a few are
-in the hundreds. The first table compares numbers of cores with the ``cpu`` engine on as many threads as there are processors. The second
-one compares ways to deduplicate on four cores: none, all ids, and the split that the statistics of the batches choose. Rounds alternate,
-and ratios are taken within a round.
+in the hundreds. Numbers of cores are compared with the ``cpu`` engine on as many threads as there are processors. Rounds alternate, and ratios
+are taken within a round.
 """
 
 from __future__ import annotations
@@ -22,13 +21,11 @@ from benchmarks.support.harness import machine
 from benchmarks.support.long_tailed_bags import DIM, TABLES, features, make_batches
 from trainer.embedding import CpuEngine, IdBatch
 from trainer.embedding.partitioned.engine import PartitionedEngine
-from trainer.embedding.partitioned.valency_split import dense_ids_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _BATCHES, _LONGEST = 4, 500
 _CORES = (1, 2, 4, 8)
-_SPLIT_CORES = 4
 
 
 def step_secs(engine: CpuEngine | PartitionedEngine, batches: list[IdBatch], gradients: Array) -> float:
@@ -65,14 +62,13 @@ def show(name: str, secs: list[float], by: list[float], engine: CpuEngine | Part
         (traffic,) = engine.traffic.values()
         line += (
             f"   {traffic.ids / traffic.rows:5.2f} ids a row asked for, "
-            f"{100 * traffic.tail_rows / traffic.rows:3.0f} % of rows in the tail, "
             f"{100 * traffic.padding_rows / (traffic.padding_rows + traffic.rows):3.0f} % padding"
         )
     print(line)
 
 
 def main() -> None:
-    """Run both comparisons."""
+    """Run the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--events", type=int, default=4096)
@@ -88,21 +84,6 @@ def main() -> None:
     first = next(iter(sides))
     for name, engine in sides.items():
         show(name, secs[name], secs[first], engine)
-    split = dense_ids_of(whole.features, whole.statistics())
-    policies: dict[str, Mapping[str, int]] = {
-        "no deduplication": dict.fromkeys(split, 0),
-        "the first 4 ids of a bag": dict.fromkeys(split, 4),
-        "all ids": {},
-        f"the split: the first {min(split.values())} to {max(split.values())}": split,
-    }
-    engines: dict[str, CpuEngine | PartitionedEngine] = {
-        name: PartitionedEngine(features(), seed=0, cores=_SPLIT_CORES, dense_ids=dense)
-        for name, dense in policies.items()
-    }
-    print(f"\n{_SPLIT_CORES} cores, by the time without deduplication:")
-    secs = compare(engines, batches, options.rounds)
-    for name, engine in engines.items():
-        show(name, secs[name], secs["no deduplication"], engine)
 
 
 if __name__ == "__main__":

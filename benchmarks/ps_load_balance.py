@@ -68,9 +68,8 @@ def _counts(
     stacked = tuple(tables[t] for t in stack_order(tables))
     of_features = feature_layout(features, stacked)
     parts = TableParts(stacked, plan.cores, plan)
-    dense_ids = None if deduplicates else {one.name: 0 for one in features}
     layout = table_layout(of_features, stacked, 1)
-    maker = RequestMaker(features, of_features, layout, parts=parts, core=0, dense_ids=dense_ids, team=Team(1))
+    maker = RequestMaker(features, of_features, layout, parts=parts, core=0, team=Team(1), deduplicates=deduplicates)
     return maker.make(batch).reads.counts, parts.layout.dims
 
 

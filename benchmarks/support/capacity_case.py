@@ -131,7 +131,7 @@ class _Client:
         self.parts = TableParts(tables, case.servers, plan)
         of_features = feature_layout(features, tables)
         layout, team = table_layout(of_features, tables, 1), Team(1)
-        self._maker = RequestMaker(features, of_features, layout, parts=self.parts, core=0, dense_ids=None, team=team)
+        self._maker = RequestMaker(features, of_features, layout, parts=self.parts, core=0, team=team)
         self._buffers = RowBuffers(self.parts, of_features, layout, case.tables * case.dim, team)
 
     def route(self, batch: IdBatch) -> BatchRows:

@@ -118,9 +118,7 @@ class EnginePerTable:
         ))  # fmt: skip
         self._parts = TableParts(self.tables, len(servers), plan)
         width, team = sum(feature.width for feature in self.features), Team(1)
-        self._requests = RequestMaker(
-            self.features, of_features, layout, parts=self._parts, core=0, dense_ids=None, team=team
-        )
+        self._requests = RequestMaker(self.features, of_features, layout, parts=self._parts, core=0, team=team)
         self._buffers = RowBuffers(self._parts, of_features, layout, width, team)
         self._links = [_Link(address, LinkOptions(Greeting(TOKEN))) for address in servers]
         self._senders = ThreadPoolExecutor(len(servers), "servers")

@@ -61,12 +61,6 @@ KINDS = (
     EngineKind("1 core", lambda features: PartitionedEngine(features, seed=SEED, cores=1)),
     EngineKind("3 cores", lambda features: PartitionedEngine(features, seed=SEED, cores=3)),
     EngineKind(
-        "3 cores, 2 ids of a bag deduplicated",
-        lambda features: PartitionedEngine(
-            features, seed=SEED, cores=3, dense_ids={feature.name: 2 for feature in features}
-        ),
-    ),
-    EngineKind(
         "planned", lambda features: PartitionedEngine(features, seed=SEED, cores=3, plan=mixed_plan(features, 3))
     ),
     EngineKind("1 server", lambda features: engine_on_servers(features, seed=SEED, servers=1)),

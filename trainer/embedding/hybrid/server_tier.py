@@ -46,8 +46,8 @@ class ServerTier(PsEngine):
         super().__init__(features, seed=seed, servers=servers, plan=plan, threads=threads, wire=wire)
         self._values = self.row_values()
         self._weight_dims = self._values.weight_dims
-        buffers, each = self._buffers, dict.fromkeys((one.name for one in features), 0)
-        self._rows = RequestMaker(self.features, buffers.of_features, buffers.layout, parts=self._parts, core=0, dense_ids=each,
+        buffers = self._buffers
+        self._rows = RequestMaker(self.features, buffers.of_features, buffers.layout, parts=self._parts, core=0, deduplicates=False,
                                   team=self.team, ascending=wire.ids == "unique")  # fmt: skip
         #: Whether tables stand in messages in their own order.
         self._is_in_order = self._order == sorted(self._order)

@@ -49,8 +49,6 @@ class PartitionedEngine(BagTables[_Divided]):
         cores: 1 to 1024.
         plan: where the tables stand; None: every ``cores``-th row of each table on each core. It may have tables that are not here.
         settings: limits of SparseCore's buffers, which a batch must keep; None: buffers grow.
-        dense_ids: by feature, the ids of a bag that are deduplicated before the exchange; all of them if it is absent. See
-            :func:`~trainer.embedding.partitioned.valency_split.dense_ids_of`.
         held: batches between a lookup and its update, for which it keeps what both need.
         pruning: the most important rows of each core have places, by these options; None: all rows have values.
 
@@ -60,8 +58,7 @@ class PartitionedEngine(BagTables[_Divided]):
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, cores: int, plan: PartitionPlan | None = None,
-        settings: SparseCoreSettings | None = None, dense_ids: Mapping[str, int] | None = None,
-        held: int = 2, pruning: PruningOptions | None = None,
+        settings: SparseCoreSettings | None = None, held: int = 2, pruning: PruningOptions | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(cores, int) or not 1 <= cores <= _MOST_CORES:
             raise ConfigError("cores must be a whole number", value=cores, allowed=f"1 to {_MOST_CORES}")
@@ -77,7 +74,6 @@ class PartitionedEngine(BagTables[_Divided]):
                 parts=self._parts,
                 threads=1,
                 buffers=self._buffers,
-                dense_ids=dense_ids,
                 held=0,
                 pruning=pruning,
             )

@@ -26,8 +26,7 @@ class Slots(NamedTuple):
         starts: int64 [tables + 1], by the most slots that a table can have.
         rows: int64, the row of each slot.
         samples: int32, the bags that have an id of this slot; an id of a sequence feature is a bag of its own.
-        distinct: int64 [tables], the slots without those of the tail.
-        counts: int64 [tables], all slots.
+        counts: int64 [tables], the slots.
         places: int64, the slot of each id of the batch; 0 for ids after the end of a sequence.
         order: int32, the slots of each table as they are asked for; empty: in their order.
     """
@@ -35,7 +34,6 @@ class Slots(NamedTuple):
     starts: Array
     rows: Array
     samples: Array
-    distinct: Array
     counts: Array
     places: Array
     order: Array
@@ -57,10 +55,10 @@ class PartValues(NamedTuple):
 
 @compiled
 def find_slots(
-    chosen: Array, ids: Array, offsets: Array, features: FeatureLayout, tables: TableLayout, dense_ids: Array, slots: Slots
-) -> None:  # fmt: skip
-    """Find the slots of the ``chosen`` tables. ``dense_ids``: of each feature, the ids of a bag that share the slots of their rows."""
-    starts, rows, samples, distinct_rows, counts, places, _ = slots
+    chosen: Array, ids: Array, offsets: Array, features: FeatureLayout, tables: TableLayout, slots: Slots
+) -> None:
+    """Find the slots of the ``chosen`` tables: one for each distinct row."""
+    starts, rows, samples, counts, places, _ = slots
     for t in chosen:
         base = starts[t]
         bits = 4
@@ -69,15 +67,13 @@ def find_slots(
         shift, last_place = np.uint64(64 - bits), (1 << bits) - 1
         found = np.zeros(1 << bits, np.int32)
         last_bag = np.empty(starts[t + 1] - base, np.int64)
-        distinct, bag, has_tail = 0, 0, False
+        distinct, bag = 0, 0
         for f in tables.features_of[tables.first_feature[t] : tables.first_feature[t + 1]]:
-            dense, sequence = dense_ids[f], features.sequence[f]
+            sequence = features.sequence[f]
             for b in range(offsets.shape[1] - 1):
                 first, last = offsets[f, b], offsets[f, b + 1]
                 if sequence:
                     last = min(last, first + sequence)
-                if last - first > dense:
-                    last, has_tail = first + dense, True
                 bag += 1
                 for i in range(first, last):
                     bag += sequence > 0
@@ -99,19 +95,28 @@ def find_slots(
                             break
                         place = (place + 1) & last_place
                     places[i] = slot
-        distinct_rows[t] = count = distinct
-        if has_tail:
-            for f in tables.features_of[tables.first_feature[t] : tables.first_feature[t + 1]]:
-                dense, sequence = dense_ids[f], features.sequence[f]
-                for b in range(offsets.shape[1] - 1):
-                    first, last = offsets[f, b] + dense, offsets[f, b + 1]
-                    if sequence:
-                        last = min(last, offsets[f, b] + sequence)
-                    for i in range(first, last):
-                        rows[base + count] = ids[i]
-                        samples[base + count] = 1
-                        places[i] = count
-                        count += 1
+        counts[t] = distinct
+
+
+@compiled
+def number_ids(
+    chosen: Array, ids: Array, offsets: Array, features: FeatureLayout, tables: TableLayout, slots: Slots
+) -> None:
+    """As :func:`find_slots`, with a slot for each id."""
+    starts, rows, samples, counts, places, _ = slots
+    for t in chosen:
+        base, count = starts[t], 0
+        for f in tables.features_of[tables.first_feature[t] : tables.first_feature[t + 1]]:
+            sequence = features.sequence[f]
+            for b in range(offsets.shape[1] - 1):
+                first, last = offsets[f, b], offsets[f, b + 1]
+                if sequence:
+                    last = min(last, first + sequence)
+                for i in range(first, last):
+                    rows[base + count] = ids[i]
+                    samples[base + count] = 1
+                    places[i] = count
+                    count += 1
         counts[t] = count
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,12 +16,10 @@ from trainer.embedding.partitioned import request_kernels as kernels
 from trainer.embedding.partitioned.slot_order import order_slots
 from trainer.embedding.partitioned.table_parts import TableParts
 from trainer.embedding.spec import FeatureSpec
-from trainer.errors import ConfigError
 from transforms.arrays import Array
 
 _NO_SHARES = np.zeros(0, np.float32)
 #: Ids of a bag that no bag has.
-_NO_LIMIT = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +56,6 @@ class Requests:
         part_values: where the parts of these slots stand.
         reads: the rows that owners are asked for; of a replicated part one of its cores is.
         updates: the rows whose gradients owners get; of a replicated part all its cores do.
-        tail_rows: int64 [parts], rows that are asked for without deduplication.
     """
 
     batch: IdBatch
@@ -67,7 +64,6 @@ class Requests:
     part_values: kernels.PartValues
     reads: RowsByOwner
     updates: RowsByOwner
-    tail_rows: Array
 
 
 class RequestMaker:
@@ -76,19 +72,17 @@ class RequestMaker:
     Args:
         parts: of the tables, on all cores.
         core: the core that asks.
-        dense_ids: by feature, the ids of a bag that are deduplicated; all of them if it is absent.
+        deduplicates: a row is asked for once; False: once for each of its ids.
         ascending: the rows of each owner and part ascend; else they are in the order of their first ids.
     """
 
     def __init__(
         self, features: Sequence[FeatureSpec], of_features: FeatureLayout, layout: TableLayout, *, parts: TableParts, core: int,
-        dense_ids: Mapping[str, int] | None, team: Team, ascending: bool = False,
+        team: Team, deduplicates: bool = True, ascending: bool = False,
     ) -> None:  # fmt: skip
         self._of_features, self._layout, self._team = of_features, layout, team
         self._parts, self._readers, self._ascending = parts, parts.readers(core), ascending
-        dense_ids = dense_ids or {}
-        self._dense_ids = np.array([dense_ids.get(one.name, _NO_LIMIT) for one in features], np.int64)
-        _check_dense_ids(features, dense_ids)
+        self._deduplicates = deduplicates
 
     def make(self, batch: IdBatch) -> Requests:
         """The requests for a batch, whose ids must have been checked."""
@@ -107,7 +101,6 @@ class RequestMaker:
             ),
             reads=reads,
             updates=self._by_owner(slots, to_all=True) if self._parts.has_replicas else reads,
-            tail_rows=(slots.counts - slots.distinct)[parts.table],
         )
 
     def _by_owner(self, slots: kernels.Slots, *, to_all: bool) -> RowsByOwner:
@@ -130,29 +123,19 @@ class RequestMaker:
             starts=np.concatenate([[0], np.cumsum(most)]),
             rows=np.empty(total, np.int64),
             samples=np.empty(total, np.int32),
-            distinct=np.zeros(tables, np.int64),
             counts=np.zeros(tables, np.int64),
             places=np.zeros(len(batch.ids), np.int64),
             order=np.empty(total if self._ascending else 0, np.int32),
         )
         used = np.flatnonzero(most)
         chosen = [used[part] for part in split_evenly(most[used], self._team.threads)]
-        find, layout, dense_ids = kernels.find_slots, self._layout, self._dense_ids
-        self._team.run([partial(find, one, batch.ids, offsets, of, layout, dense_ids, slots) for one in chosen])
+        find, layout = kernels.find_slots if self._deduplicates else kernels.number_ids, self._layout
+        self._team.run([partial(find, one, batch.ids, offsets, of, layout, slots) for one in chosen])
         if self._ascending:
             self._team.run(
                 [partial(order_slots, one, slots.starts, slots.rows, slots.counts, slots.order) for one in chosen]
             )
         return slots
-
-
-def _check_dense_ids(features: Sequence[FeatureSpec], dense_ids: Mapping[str, int]) -> None:
-    names = [one.name for one in features]
-    for name, value in dense_ids.items():
-        if name not in names:
-            raise ConfigError("dense_ids must name features of the engine", value=name, allowed=", ".join(names))
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ConfigError(f"dense_ids[{name!r}] must be a whole number >= 0", value=value, allowed=">= 0")
 
 
 def _compact(layout: TableLayout, sizes: Array) -> TableLayout:

@@ -62,7 +62,6 @@ class ShardedTables(BagTables[Asked]):
         parts: the parts of the tables by a plan for the cores of ``exchange``; None: rows are spread cyclically.
         threads: of this core; 0 for one a processor.
         buffers: of fixed size for its requests; None: messages are as long as they need to be.
-        dense_ids: by feature, the ids of a bag that are deduplicated; all of them if it is absent.
         held: batches between a lookup and its update, for which it keeps what both need.
         pruning: the most important rows of this core have places, by these options; None: all rows have values.
         hashed: by name the limits of tables of unbounded vocabularies, whose capacities are divided over the cores.
@@ -77,7 +76,7 @@ class ShardedTables(BagTables[Asked]):
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, parts: TableParts | None = None,
-        threads: int = 0, buffers: StaticBuffers | None = None, dense_ids: Mapping[str, int] | None = None, held: int = 2,
+        threads: int = 0, buffers: StaticBuffers | None = None, held: int = 2,
         pruning: PruningOptions | None = None, hashed: Mapping[str, TableLimits] | None = None, hash_prefix: str = "",
         store: RowStore | None = None,
     ) -> None:  # fmt: skip
@@ -96,7 +95,6 @@ class ShardedTables(BagTables[Asked]):
             self._layout,
             parts=self._parts,
             core=exchange.rank,
-            dense_ids=dense_ids,
             team=team,
         )
         limits = divided_limits(hashed or {}, self.tables, exchange.hosts, is_planned=parts is not None)

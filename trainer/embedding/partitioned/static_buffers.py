@@ -43,7 +43,6 @@ class StackTraffic:
         batches: looked up batches, those of evaluation included.
         ids: distinct pairs of a bag and an id; of a table in slices of columns, once for each slice, as are rows.
         rows: rows that were asked for; fewer than ids, by deduplication.
-        tail_rows: those of them without deduplication.
         most_ids: the most ids that one core had for another in a batch.
         most_rows: the most rows that one core asked another one for in a batch.
         buffer_rows: the places of a buffer now.
@@ -54,7 +53,6 @@ class StackTraffic:
     batches: int = 0
     ids: int = 0
     rows: int = 0
-    tail_rows: int = 0
     most_ids: int = 0
     most_rows: int = 0
     buffer_rows: int = 0
@@ -153,7 +151,6 @@ class StaticBuffers:
         """Count the requests of all cores for a batch. Raises :class:`BadBatch` for a limit that they exceed; nothing is counted then."""
         ids = self._by_stack(np.stack([one.reads.ids for one in requests]))
         rows = self._by_stack(np.stack([one.reads.counts for one in requests]))
-        tails = np.stack([one.tail_rows for one in requests]).sum(axis=0)
         if self._settings is not None:
             self._check_limits(ids, rows, self._settings)
         grown = False
@@ -169,7 +166,6 @@ class StaticBuffers:
                 batches=held.batches + 1,
                 ids=held.ids + int(ids[:, :, s].sum()),
                 rows=held.rows + total,
-                tail_rows=held.tail_rows + int(tails[self._parts_of[s]].sum()),
                 most_ids=max(held.most_ids, int(ids[:, :, s].max())),
                 most_rows=max(held.most_rows, most),
                 padding_rows=held.padding_rows + self._cores**2 * held.buffer_rows - total,

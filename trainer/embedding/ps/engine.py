@@ -102,8 +102,8 @@ class PsEngine(BagTables[ServedBatch]):
         sized = [replace(one, vocabulary_size=1) if one.name in self._limits else one for one in self._stacked]
         layout = table_layout(of_features, sized, seed)  # of ids that are asked for alone: no table is here
         self._staleness, self._overlaps, wire = staleness, overlaps, wire or WireSettings()
-        self._requests = RequestMaker(self.features, of_features, layout, parts=self._parts, core=0, dense_ids=None,
-                                      team=team, ascending=wire.ids == "unique")  # fmt: skip
+        self._requests = RequestMaker(self.features, of_features, layout, parts=self._parts, core=0, team=team,
+                                      ascending=wire.ids == "unique")  # fmt: skip
         self._buffers = RowBuffers(self._parts, of_features, layout, self.width, team)
         self._of_features = of_features
         self._senders = ThreadPoolExecutor(len(servers), "servers") if len(servers) > 1 else None

@@ -125,9 +125,7 @@ class TowerTables(BagTables[_TowerBatch]):
             of_features = feature_layout(features, parts.tables)
             layout = table_layout(of_features, parts.tables, seed)
             core = self._place_of_peer(t, self._exchanges.peers.rank)
-            makers.append(
-                RequestMaker(features, of_features, layout, parts=parts, core=core, dense_ids=None, team=self.team)
-            )
+            makers.append(RequestMaker(features, of_features, layout, parts=parts, core=core, team=self.team))
         return makers
 
     def _place_of_peer(self, tower: int, host: int) -> int:

@@ -56,9 +56,6 @@ def batches(features):
     return draw_one()
 
 
-splits = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 4))
-
-
 def same_states(one, other):
     assert list(one) == list(other)
     for name, table in one.items():
@@ -79,10 +76,10 @@ def train_without_rounding(whole, parted, trained):
 
 
 @settings(max_examples=scaled(60))
-@given(st.lists(batches(FEATURES), min_size=1, max_size=3), st.integers(1, 5), splits)
-def test_cores_equal_one_engine_where_sums_have_no_rounding(trained, cores, dense_ids):
+@given(st.lists(batches(FEATURES), min_size=1, max_size=3), st.integers(1, 5))
+def test_cores_equal_one_engine_where_sums_have_no_rounding(trained, cores):
     whole = CpuEngine(FEATURES, seed=3)
-    parted = PartitionedEngine(FEATURES, seed=3, cores=cores, dense_ids=dense_ids)
+    parted = PartitionedEngine(FEATURES, seed=3, cores=cores)
     train_without_rounding(whole, parted, trained)
 
 
@@ -149,40 +146,36 @@ def test_a_snapshot_is_of_its_moment(trained, cores):
         assert [part.tobytes() for part in parts] == [table.rows.tobytes(), table.weights.tobytes(), table.slots.tobytes()]  # fmt: skip
 
 
-def expected_counts(batch, features, cores, dense_ids):
+def expected_counts(batch, features, cores):
     """(ids, rows) from each core to each owner by table, the slow obvious way."""
     ids, rows = {}, {}
     for core in range(cores):
         events = range(batch.rows * core // cores, batch.rows * (core + 1) // cores)
-        dense, tail = set(), []
+        entries = set()
         for f, feature in enumerate(features):
             for b in events:
                 bag = batch.ids[batch.offsets[f, b] : batch.offsets[f, b + 1]].tolist()
                 length = feature.max_sequence_length
                 for k, row in enumerate(bag[:length] if length else bag):
-                    entry = (feature.table.name, row, f, b, k if length else 0)
-                    if k < dense_ids.get(feature.name, 10**9):
-                        dense.add(entry)
-                    else:
-                        tail.append(entry)
-        for name, row, *_ in [*dense, *tail]:
+                    entries.add((feature.table.name, row, f, b, k if length else 0))
+        for name, row, *_ in entries:
             key = (core, row % cores, name)
             ids[key] = ids.get(key, 0) + 1
-        for name, row in [*{(name, row) for name, row, *_ in dense}, *((name, row) for name, row, *_ in tail)]:
+        for name, row in {(name, row) for name, row, *_ in entries}:
             key = (core, row % cores, name)
             rows[key] = rows.get(key, 0) + 1
     return ids, rows
 
 
 @settings(max_examples=scaled(60))
-@given(st.lists(batches(FEATURES), min_size=1, max_size=2), st.integers(1, 4), splits)
-def test_counters_are_those_of_the_buffers(looked_up, cores, dense_ids):
-    engine = PartitionedEngine(FEATURES, seed=3, cores=cores, dense_ids=dense_ids)
+@given(st.lists(batches(FEATURES), min_size=1, max_size=2), st.integers(1, 4))
+def test_counters_are_those_of_the_buffers(looked_up, cores):
+    engine = PartitionedEngine(FEATURES, seed=3, cores=cores)
     stack_of = {"one": "one_two", "two": "one_two", "three": "three"}
     totals = {name: [0, 0, 0, 0] for name in engine.traffic}
     for batch in looked_up:
         engine.lookup(batch)
-        for k, counts in enumerate(expected_counts(batch, FEATURES, cores, dense_ids)):
+        for k, counts in enumerate(expected_counts(batch, FEATURES, cores)):
             by_stack = {}
             for (core, owner, table), count in counts.items():
                 key = (core, owner, stack_of[table])
@@ -200,9 +193,7 @@ def test_counters_are_those_of_the_buffers(looked_up, cores, dense_ids):
             assert one.padding_rows == cores**2 * one.buffer_rows - one.rows
     # Limits that were taken from the counters admit the same batches, and the tightest ones too.
     for spare in (1.0, 1.25):
-        limited = PartitionedEngine(
-            FEATURES, seed=3, cores=cores, dense_ids=dense_ids, settings=limits_from(engine.traffic, spare=spare)
-        )
+        limited = PartitionedEngine(FEATURES, seed=3, cores=cores, settings=limits_from(engine.traffic, spare=spare))
         for batch in looked_up:
             assert limited.lookup(batch).tobytes() == engine.lookup(batch).tobytes()
         assert all(one.growths == 0 for one in limited.traffic.values())
@@ -279,8 +270,6 @@ def test_bad_input_changes_nothing():
     [
         ({"cores": 0}, "cores"),
         ({"cores": 1025}, "cores"),
-        ({"cores": 2, "dense_ids": {"x": 1}}, "dense_ids must name features"),
-        ({"cores": 2, "dense_ids": {"a": -1}}, r"dense_ids\['a'\] must be"),
         ({"cores": 2, "settings": SparseCoreSettings(max_ids_per_table={"x": 1})}, "must name a stack"),
     ],
 )

@@ -14,7 +14,6 @@ from trainer.embedding.partitioned.statistics_limits import (
     settings_by_statistics,
     without_statistics,
 )
-from trainer.embedding.partitioned.valency_split import dense_ids_of
 from trainer.errors import ConfigError
 
 FEATURES = (
@@ -49,9 +48,7 @@ def test_an_engine_keeps_the_limits_of_its_statistics(statistics):
     for stacks in ((), (("one",), ("two",))):
         settings = settings_by_statistics(FEATURES, statistics, batch_events=EVENTS, cores=CORES, stacks=stacks)
         if not stacks:
-            engine = PartitionedEngine(
-                FEATURES, seed=0, cores=CORES, settings=settings, dense_ids=dense_ids_of(FEATURES, statistics)
-            )
+            engine = PartitionedEngine(FEATURES, seed=0, cores=CORES, settings=settings)
             sizes = {name: one.buffer_rows for name, one in engine.traffic.items()}
             assert set(sizes) == {"one_two", "three"} == set(settings.max_ids_per_table)
             for seed in range(100, 130):
@@ -87,8 +84,3 @@ def test_a_sentence_says_where_limits_come_from(statistics):
     assert (unknown.ids, unknown.unique_ids) == (256, 256)
     assert unknown.reason.endswith("TensorFlow's, for there are no statistics of b")
     assert without_statistics(FEATURES, {}) == ("a", "b", "c")
-
-
-def test_the_dense_part_of_bags_is_by_statistics_where_there_are_any(statistics):
-    assert set(dense_ids_of(FEATURES, statistics)) == {"a", "b", "c"}
-    assert set(dense_ids_of(FEATURES, {"a": statistics["a"]})) == {"a"}

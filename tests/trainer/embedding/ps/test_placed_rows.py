@@ -65,7 +65,7 @@ class Sides:
         of_features, team = feature_layout(features, stacked), Team(threads)
         layout = table_layout(of_features, stacked, 3)
         self.width = sum(one.width for one in features)
-        maker = RequestMaker(features, of_features, layout, parts=self.parts, core=0, dense_ids=None, team=team)
+        maker = RequestMaker(features, of_features, layout, parts=self.parts, core=0, team=team)
         self.batch = random_batch(features, seed, **shape)
         self.requests = maker.make(self.batch)
         self.places = places_of(self.requests.reads.counts, self.parts.layout.dims)
