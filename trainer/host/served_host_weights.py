@@ -13,7 +13,6 @@ from trainer.embedding.engine import TableState
 from trainer.embedding.exchange import Exchange
 from trainer.embedding.hot_figures import HotFigures
 from trainer.embedding.ps.engine_move import MoveFigures, MoveStage
-from trainer.embedding.state_checks import empty_state
 from trainer.errors import ServerLost
 from trainer.host.channels import Channels
 from trainer.host.host_weights import HostWeights
@@ -25,7 +24,7 @@ from trainer.servers.run_servers import RunServers
 from trainer.training.dense_step import LookedUp, TableGradients
 from trainer.training.one_engine import place_of
 from trainer.training.run_state import AttemptBeginning
-from trainer.training.saved_tables import state_arrays, table_arrays, under
+from trainer.training.saved_tables import parted_sections, state_arrays, table_arrays, under
 from trainer.training.served_weights import ServedTables
 from transforms.arrays import Array
 
@@ -145,7 +144,8 @@ class ServedHostWeights(HostWeights):
         return {**self.dense_arrays(), **states}
 
     def _empty(self) -> list[tuple[str, str, TableState]]:
-        return [(*place_of(one.name), empty_state(one)) for one in self.tables.engine.tables]
+        engine = self.tables.engine
+        return [(*place_of(one.name), engine.direct.no_rows(t)) for t, one in enumerate(engine.tables)]
 
     def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
         """See :meth:`Weights.begin_tables`. The servers have made the updates of all hosts before any row is read."""
@@ -154,13 +154,12 @@ class ServedHostWeights(HostWeights):
         if self._loads:
             self._is_saving = True
             return self.tables.begin(most_bytes)
-        return tuple(
-            PartedArrays(
-                table_arrays(kind, name, 0, state.weights.shape[1], state.slots.shape[1]),
-                iter([(state.rows, state.weights, state.slots)]),
-            )
-            for kind, name, state in self._empty()
-        )
+        found = []
+        for kind, name, state in self._empty():
+            kinds = table_arrays(kind, name, 0, state.weights.shape[1], state.slots.shape[1])
+            found.append(PartedArrays(kinds, iter([(state.rows, state.weights, state.slots)])))
+            found += parted_sections(kind, name, state.sections)
+        return tuple(found)
 
     def end_tables(self) -> None:
         """See :meth:`Weights.end_tables`."""

@@ -114,6 +114,12 @@ def parted_tables(
     return found
 
 
+def parted_sections(kind: str, table: str, sections: TableSections) -> list[PartedArrays]:
+    """What a table has beside its rows, each array as one piece."""
+    arrays = section_arrays(kind, table, sections)
+    return [PartedArrays((ArrayKind(name, str(one.dtype), one.shape),), iter([(one,)])) for name, one in arrays.items()]
+
+
 def parted_table(
     snapshot: TablesSnapshot, t: int, kinds: tuple[ArrayKind, ...], kind: str, table: str, *, with_others: bool = True
 ) -> list[PartedArrays]:
@@ -121,8 +127,7 @@ def parted_table(
     sections, count = snapshot.sections(t), snapshot.counts[t]
     beside = tuple(ArrayKind(section_name(kind, one, table), "int64", (count,)) for one in sections.beside)
     found = [PartedArrays((*kinds, *beside), finite_parts(snapshot, t, f"{kind} table {table}"))]
-    for array_of, array in section_arrays(kind, table, TableSections(sections.by_rows)).items():
-        found.append(PartedArrays((ArrayKind(array_of, str(array.dtype), array.shape),), iter([(array,)])))
+    found += parted_sections(kind, table, TableSections(sections.by_rows))
     for name, one in sections.arrays.items():
         if not (with_others or one.is_own):
             continue

@@ -19,7 +19,7 @@ from trainer.embedding.bag_tables import BagTables
 from trainer.embedding.batches import IdBatch
 from trainer.embedding.cpu.layout import feature_layout, learning_rates, table_layout
 from trainer.embedding.cpu.threads import Team, available_threads
-from trainer.embedding.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections, TableState
+from trainer.embedding.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections, TableSections, TableState
 from trainer.embedding.hashed.limits import TableLimits, divided_limits
 from trainer.embedding.hashed.saved_history import SECTIONS, LoadedHistory, SavedHistory, newest_rows
 from trainer.embedding.partitioned.engine import PartitionedSnapshot
@@ -41,6 +41,7 @@ from trainer.embedding.ps.stacked_plan import width_order, with_stacks
 from trainer.embedding.ps.table_documents import held_tables
 from trainer.embedding.snapshot_states import state_of
 from trainer.embedding.spec import FeatureSpec
+from trainer.embedding.state_checks import empty_state
 from trainer.embedding.table_checks import supported_tables
 from trainer.embedding.wire.settings import WireSettings
 from trainer.planning.plan import PartitionPlan
@@ -289,6 +290,16 @@ class PsEngine(BagTables[ServedBatch]):
         if self._pruned is not None:
             return PRUNED_SECTIONS
         return SECTIONS if self.tables[t].name in self._limits else ()
+
+    def no_rows(self, t: int) -> TableState:
+        """The state of a table without rows, with the sections by rows that it has on servers, as a host that saves none of them writes it."""
+        none = empty_state(self.tables[t])
+        by_rows = {}
+        for part in self._servers[0].saved_parts:
+            if part.table == self._order.index(t) and part.section:
+                weights, slots = (np.zeros((0, dim), np.float32) for dim in (part.dim, part.slot_dim))
+                by_rows[part.section] = TableState(none.rows, weights, slots)
+        return replace(none, sections=TableSections(by_rows))
 
     def candidates_of(self, table: str) -> int:
         """The candidates of a hashed table on each server."""

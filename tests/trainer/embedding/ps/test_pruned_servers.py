@@ -360,6 +360,19 @@ def test_one_server_is_one_host(servers):
     engine.close()
 
 
+@pytest.mark.parametrize("reset", ["zero", "restored"])
+def test_a_host_that_saves_no_rows_names_the_sections_of_the_one_that_does(servers, reset):
+    """All parts of a commit must have the same arrays by rows."""
+    engine = served(servers[:2], 0.4, reset=reset)
+    for t, (name, state) in enumerate(engine.state().items()):
+        none = engine.no_rows(t)
+        assert list(none.sections.by_rows) == list(state.sections.by_rows), name
+        for section, one in state.sections.by_rows.items():
+            own = none.sections.by_rows[section]
+            assert (own.weights.shape, own.slots.shape) == ((0, one.weights.shape[1]), (0, one.slots.shape[1]))
+    engine.close()
+
+
 def test_servers_without_a_place_are_refused(servers):
     table = TableSpec("t", 40, 4, SGD(0.1), "mean")
     with pytest.raises(ConfigError, match="at least one for each host"):
