@@ -32,7 +32,7 @@ def test_the_choices_are_shown_and_stored(submitted, tmp_path):
     assert len(first.json["epochs"]) == (1 + held_out) * first.json["passes"], (
         "three small hours are one epoch a segment"
     )
-    assert "trying candidates on slice 1 of 3: 10 of 10" in first.err
+    assert "trying candidates on slice 1 of 3: 11 of 11" in first.err
     assert len(first.json["trial"]) >= 9
     assert sum(one["is_chosen"] for one in first.json["trial"]) == 1
     assert first.json["verdict"][0]["kind"] == "base_rate"
