@@ -105,7 +105,7 @@ def in_wheel(name: str) -> str:
 def wheel_source(source: bytes, file: str) -> bytes:
     """A module's source with its imports of the four packages as in a wheel; nothing else and no line number changes.
 
-    Raises :class:`ValueError` for ``import trainer.config``, which binds the name of a package.
+    Raises :class:`ValueError` for ``import trainer.options.config``, which binds the name of a package.
     """
     starts = [0]
     for line in source.splitlines(keepends=True):

@@ -33,10 +33,10 @@ from trainer.checkpoints.host_part import HostPart, TakenArrays
 from trainer.checkpoints.parts import write_part
 
 if TYPE_CHECKING:
-    from trainer.embedding.cpu.snapshot import EngineSnapshot
-    from trainer.embedding.cpu_engine import CpuEngine
-    from trainer.reading.batches import Batch
-    from trainer.training.run_state import Weights
+    from trainer.run.reading.batches import Batch
+    from trainer.run.weights.run_state import Weights
+    from trainer.tables.routes.cpu_engine import CpuEngine
+    from trainer.tables.stores.dense.snapshot import EngineSnapshot
 
 _FEATURES, _DIM, _BATCH_ROWS, _BATCHES = 8, 64, 1024, 64
 _ROW_BYTES = 8 + 2 * 4 * _DIM
@@ -111,12 +111,12 @@ def count_time(engine: CpuEngine, spent: Spent) -> None:
 
 def build(gigabytes: float, *, uniform: bool) -> tuple[Weights, list[Batch]]:
     """A model whose tables are trained wholly, and batches to train."""
-    from trainer.config import TrainConfig
-    from trainer.embedding.engine import TableState
     from trainer.model.inputs import TypedInput, lay_out
-    from trainer.reading.batches import make_batches
-    from trainer.reading.columns import decode
-    from trainer.training.run_state import build_weights
+    from trainer.options.config import TrainConfig
+    from trainer.run.reading.batches import make_batches
+    from trainer.run.reading.columns import decode
+    from trainer.run.weights.run_state import build_weights
+    from trainer.tables.engine import TableState
     from transforms.types import Dense, DType
 
     rows = int(gigabytes * 1e9 / _ROW_BYTES / _FEATURES)

@@ -26,24 +26,24 @@ import numpy as np
 
 from benchmarks.support.harness import machine
 from headrace.cli.training_jobs import role_command
-from trainer.control.controller_client import ControllerClient
-from trainer.control.event_log import Entry, EventLog, LogOwner, read_log
-from trainer.control.job_files import JobFiles
-from trainer.control.logged_job import LoggedJob, replay
-from trainer.flight.client import Unreachable
-from trainer.launch.job_spec import FORMAT, JobSpec
+from trainer.job.control.controller_client import ControllerClient
+from trainer.job.control.event_log import Entry, EventLog, LogOwner, read_log
+from trainer.job.control.job_files import JobFiles
+from trainer.job.control.logged_job import LoggedJob, replay
+from trainer.job.launch.job_spec import FORMAT, JobSpec
 from trainer.scheduling.events import Heartbeat, Joined, Left, Role, RoleKind, Tick
 from trainer.scheduling.job import Job, JobSettings
 from trainer.scheduling.work_units import UnitPlan
+from trainer.wire.flight.client import Unreachable
 from transforms.errors import HeadraceError
 
 JOB = "benchmark"
 CONTROLLER = """
 import pickle, resource, sys, time
 from pathlib import Path
-from trainer.control.controller import ControllerSettings
-from trainer.control.job_files import JobFiles
-from trainer.control.open_controller import open_controller
+from trainer.job.control.controller import ControllerSettings
+from trainer.job.control.job_files import JobFiles
+from trainer.job.control.open_controller import open_controller
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
 
@@ -68,9 +68,9 @@ print(usage.ru_maxrss / 1024, plan.stop_unit, len(stops), ",".join(loaded) or "n
 CALLS = """
 import sys, time
 from pathlib import Path
-from trainer.control.controller_client import ControllerClient
-from trainer.control.job_files import JobFiles
-from trainer.control.messages import RoleCall
+from trainer.job.control.controller_client import ControllerClient
+from trainer.job.control.job_files import JobFiles
+from trainer.job.control.messages import RoleCall
 from trainer.scheduling.events import Joined, Role, RoleKind
 role, calls = Role(RoleKind.READER, sys.argv[2]), int(sys.argv[3])
 client = ControllerClient.of_run(JobFiles(Path(sys.argv[1])), job="benchmark")

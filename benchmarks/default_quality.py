@@ -29,12 +29,12 @@ from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import MADE_UP, QualityLog, public_logs
 from benchmarks.support.quality_rivals import boosted_trees, logistic_regression
 from benchmarks.support.quality_scene import QualityScene, quality_scene
-from trainer.choosing.choose import choose_config
-from trainer.config import TrainConfig
 from trainer.model.metrics import EPSILON, calibration, normalized_entropy
-from trainer.runs.identity import in_time_order
+from trainer.options.config import TrainConfig
+from trainer.run.choosing.choose import choose_config
+from trainer.run.loop import train
+from trainer.run.progress.identity import in_time_order
 from trainer.serving.trained import load_trained
-from trainer.training.loop import train
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -5,7 +5,7 @@
 Hosts are processes that exchange over loopback, with a delay and a rate of the link into each host added where messages arrive. They
 train MLPs of 1, 10 and 50 MB of dense weights, one thread each, in all ways by turns. A step's time is the mean of a round's
 steps at the slowest host; ratios are within a round, and medians over rounds. Equal bits are tested in
-tests/trainer/host/test_sharded_weights.py.
+tests/trainer/job/host/test_sharded_weights.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.support.delayed_mailbox import Link
 from benchmarks.support.dense_hosts import DenseCase, TimedRounds, Way
 from benchmarks.support.harness import machine
 from benchmarks.support.host_processes import HostProcesses
-from trainer.host.gradient_buckets import BUCKET_BYTES
+from trainer.job.host.gradient_buckets import BUCKET_BYTES
 
 #: About 1, 10 and 50 MB of weights.
 _MLPS = ((256, 5), (512, 11), (1024, 13))

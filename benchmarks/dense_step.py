@@ -25,11 +25,11 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.support.harness import machine
-from trainer.config import TrainConfig
 from trainer.model.dlrm import Dlrm
 from trainer.model.heads import BINARY
 from trainer.model.inputs import TypedInput, lay_out
 from trainer.model.interaction import SelfInteraction
+from trainer.options.config import TrainConfig
 from transforms.types import Dense, DType
 
 _NUMBERS = 13

@@ -37,10 +37,10 @@ from benchmarks.support.fbgemm_environment import FOLDER as FBGEMM
 from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import EXAMPLES
 from headrace.model_file import load_models
-from trainer.config import TrainConfig
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.model.metrics import auc
-from trainer.runs.identity import in_time_order
+from trainer.options.config import TrainConfig
+from trainer.run.progress.identity import in_time_order
 from transforms.types import Ragged
 from warehouse import (
     ReadSolution,

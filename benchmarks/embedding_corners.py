@@ -28,9 +28,9 @@ import numpy as np
 
 from benchmarks.embedding_kernels import copy_bandwidth
 from benchmarks.support.harness import machine
-from trainer.embedding import CpuEngine, FeatureSpec, IdBatch, RowWiseAdagrad, TableSpec
-from trainer.embedding.cpu.table_bytes import row_bytes
 from trainer.errors import ConfigError
+from trainer.tables import CpuEngine, FeatureSpec, IdBatch, RowWiseAdagrad, TableSpec
+from trainer.tables.kernels.table_bytes import row_bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -23,8 +23,8 @@ import xxhash
 from benchmarks.support.drawn_tables import DrawnSet, DrawnTable
 from benchmarks.support.harness import machine
 from benchmarks.support.server_processes import ServerProcesses, row_server
-from trainer.embedding.ps.engine import PsEngine
 from trainer.servers.row_server import RowServer
+from trainer.tables.routes.servers.engine import PsEngine
 from trainer.wire import frames
 from trainer.wire.frames import Bytes
 

@@ -30,12 +30,12 @@ import numpy as np
 
 from benchmarks.hybrid_placement import globo_lookups
 from benchmarks.support.harness import machine
-from trainer.embedding import Adagrad, TableSpec
-from trainer.embedding.cpu.dense_store import DenseStore
-from trainer.embedding.cpu.memory import PrivateMemory, SharedMemory
-from trainer.embedding.cpu.undo_log import UndoLog
-from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.hashed.store import HashedStore
+from trainer.tables import Adagrad, TableSpec
+from trainer.tables.kernels.memory import PrivateMemory, SharedMemory
+from trainer.tables.kernels.undo_log import UndoLog
+from trainer.tables.stores.dense.dense_store import DenseStore
+from trainer.tables.stores.hashed.limits import TableLimits
+from trainer.tables.stores.hashed.store import HashedStore
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.support.harness import machine
 from tests.support.plans import plan_of
 from trainer.checkpoints.host_steps import StepsByHost, idle_share
-from trainer.training.saved_run import read_newest_run
+from trainer.run.weights.saved_run import read_newest_run
 
 HOSTS = (1, 2, 4, 8, 16)
 BOUND = 1.1
@@ -62,7 +62,7 @@ def print_planned(rows: int, batch_rows: int, seed: int) -> bool:
 
 def trained_steps(folder: Path, hosts: int) -> tuple[int, StepsByHost]:
     """The fewest steps that are possible, and those of each host of a job of real processes."""
-    from tests.trainer.launch.jobs import make_warehouse, run_job, settings
+    from tests.trainer.job.launch.jobs import make_warehouse, run_job, settings
 
     batch_rows = 16
     with make_warehouse(folder, hours=3, rows=500, memoize=False) as warehouse:

@@ -33,15 +33,15 @@ from headrace.cli.feature_statistics import PROCESS, recorder
 from headrace.cli.held_out_scoring import fragment_reader
 from headrace.cli.planned_training import with_hot_rows
 from headrace.model_file import load_models
-from trainer.config import TrainConfig
-from trainer.embedding.hot_figures import HotFigures
-from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
-from trainer.embedding.spec import FeatureSpec
-from trainer.flight.addresses import Address
-from trainer.hot_options import HotOptions
-from trainer.launch.run_comparison import run_differences
+from trainer.job.launch.run_comparison import run_differences
+from trainer.options.config import TrainConfig
+from trainer.options.hot_rows import HotOptions
+from trainer.run.loop import train
 from trainer.servers.run_servers import RunServers
-from trainer.training.loop import train
+from trainer.tables.hot_figures import HotFigures
+from trainer.tables.routes.servers.served_engine import ServedEngine, ServedOptions
+from trainer.tables.spec import FeatureSpec
+from trainer.wire.flight.addresses import Address
 from warehouse import ReadSolution, Warehouse, WarehouseConfig, read_solution, register_table, submit_model
 
 

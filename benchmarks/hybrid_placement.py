@@ -39,17 +39,17 @@ from benchmarks.support import cache_policies as policies
 from benchmarks.support.harness import machine
 from benchmarks.support.long_tailed_bags import DIM, features, make_batches
 from benchmarks.support.server_processes import ServerProcesses
-from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.bag_tables import BagTables
-from trainer.embedding.exchange import OneHost
-from trainer.embedding.hybrid.cold_tier import ColdTier
-from trainer.embedding.hybrid.server_tier import ServerTier
-from trainer.embedding.hybrid.tiered_store import TieredStore
-from trainer.embedding.partitioned.sharded_tables import ShardedTables
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.spec import tables_of
 from trainer.planning.hot_rows import HotRows
 from trainer.servers.client_updates import Greeting
+from trainer.tables import Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
+from trainer.tables.routes.bag_tables import BagTables
+from trainer.tables.routes.exchange import OneHost
+from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.server_tier import ServerTier
+from trainer.tables.spec import tables_of
+from trainer.tables.stores.tiered.cold_tier import ColdTier
+from trainer.tables.stores.tiered.tiered_store import TieredStore
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from benchmarks.support.harness import machine
 from benchmarks.support.training_scene import TrainingScene, add_options, make_scene
-from trainer.launch.run_comparison import run_differences
+from trainer.job.launch.run_comparison import run_differences
 
 CORES, TARGET = 2, 1.10
 SIDES = {"one process": (), "the job": ("--hosts", "1", "--readers", "1")}

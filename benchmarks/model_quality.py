@@ -31,10 +31,10 @@ from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import QualityLog, public_logs, sample_log
 from benchmarks.support.quality_rivals import boosted_trees, logistic_regression
 from benchmarks.support.quality_scene import QualityScene, quality_scene
-from trainer.choosing.choose import choose_config
 from trainer.model.metrics import auc, calibration, normalized_entropy
+from trainer.run.choosing.choose import choose_config
+from trainer.run.loop import train
 from trainer.serving.trained import load_trained
-from trainer.training.loop import train
 
 LOGS = ("globo", "movielens", "sample")
 OURS: Mapping[str, Mapping[str, Any]] = {

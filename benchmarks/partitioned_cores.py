@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.support.harness import machine
 from benchmarks.support.long_tailed_bags import DIM, TABLES, features, make_batches
-from trainer.embedding import CpuEngine, IdBatch
-from trainer.embedding.partitioned.engine import PartitionedEngine
+from trainer.tables import CpuEngine, IdBatch
+from trainer.tables.routes.partitioned.engine import PartitionedEngine
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

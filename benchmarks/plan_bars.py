@@ -37,14 +37,14 @@ from benchmarks.support.core_processes import CoreProcesses, tables_on
 from benchmarks.support.dense_network import DenseNetwork, dense_secs
 from benchmarks.support.drawn_tables import DrawnSet, DrawnTable
 from benchmarks.support.harness import machine
-from trainer.embedding import IdBatch
-from trainer.host.host_exchange import HostExchange
+from trainer.job.host.host_exchange import HostExchange
 from trainer.planning.loads import loads_of
 from trainer.planning.plan import PartitionPlan, cyclic_plan
 from trainer.planning.planner import make_plan
 from trainer.planning.table_file import read_tables
 from trainer.planning.tables import TableFacts
 from trainer.planning.topologies import PlanTopology, topology_of
+from trainer.tables import IdBatch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -29,11 +29,11 @@ from benchmarks.support.harness import machine
 from benchmarks.support.planted_logs import PLANTED, Columns
 from benchmarks.support.quality_logs import QualityLog, draw_labels, write_hours
 from benchmarks.support.quality_scene import QualityScene, quality_scene
-from trainer.choosing.choose import choose_config
-from trainer.config import TrainConfig
 from trainer.model.metrics import auc
+from trainer.options.config import TrainConfig
+from trainer.run.choosing.choose import choose_config
+from trainer.run.loop import train
 from trainer.serving.trained import load_trained
-from trainer.training.loop import train
 from transforms.expressions.expression import float32, int64, ragged
 from transforms.expressions.model import Model
 from transforms.types import DType, Ragged

@@ -28,10 +28,10 @@ from pathlib import Path
 
 from benchmarks.support.harness import machine
 from headrace.cli.training_jobs import role_command
-from tests.trainer.launch.jobs import launch, make_warehouse, settings
-from trainer.control.job_files import JobFiles
-from trainer.launch.chaos.accounts import Accounts
-from trainer.launch.supervisor import Supervisor, SupervisorSettings
+from tests.trainer.job.launch.jobs import launch, make_warehouse, settings
+from trainer.job.control.job_files import JobFiles
+from trainer.job.launch.chaos.accounts import Accounts
+from trainer.job.launch.supervisor import Supervisor, SupervisorSettings
 from warehouse import Warehouse
 from warehouse.scheduling.backoff import Backoff
 

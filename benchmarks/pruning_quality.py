@@ -34,13 +34,13 @@ from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import QualityLog
 from benchmarks.support.quality_scene import QualityScene, quality_scene
 from pipelines.formats import FormatOptions, prepare
-from trainer.config import TrainConfig
-from trainer.embedding.partitioned.engine import PartitionedEngine
-from trainer.embedding.pruned.engine import PrunedEngine
-from trainer.embedding.spec import FeatureSpec
+from trainer.options.config import TrainConfig
+from trainer.run.loop import TrainReport, train
+from trainer.run.weights import run_state
 from trainer.serving.trained import load_trained
-from trainer.training import run_state
-from trainer.training.loop import TrainReport, train
+from trainer.tables.routes.partitioned.engine import PartitionedEngine
+from trainer.tables.routes.pruned_engine import PrunedEngine
+from trainer.tables.spec import FeatureSpec
 from transforms.expressions.expression import float32, int64, ragged
 from transforms.expressions.model import Model
 

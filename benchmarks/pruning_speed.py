@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.harness import machine
-from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.pruned.engine import PrunedEngine
-from trainer.pruning_options import PruningOptions
+from trainer.options.pruning import PruningOptions
+from trainer.tables import Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
+from trainer.tables.routes.pruned_engine import PrunedEngine
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

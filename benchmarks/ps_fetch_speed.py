@@ -22,11 +22,11 @@ import numpy as np
 from benchmarks.support.flight_exchange import PREPARED, FlightProcess
 from benchmarks.support.harness import machine
 from benchmarks.support.server_processes import ServerProcess, connects_to
-from trainer.embedding import SGD, TableSpec
-from trainer.embedding.cpu.layout import TableOrigin
-from trainer.embedding.ps.remote_tables import RemoteTables
-from trainer.embedding.ps.row_messages import RowNumbers
-from trainer.embedding.ps.table_documents import held_tables
+from trainer.tables import SGD, TableSpec
+from trainer.tables.kernels.layout import TableOrigin
+from trainer.tables.routes.servers.remote_tables import RemoteTables
+from trainer.tables.routes.servers.row_messages import RowNumbers
+from trainer.tables.routes.servers.table_documents import held_tables
 
 TARGET = 0.7
 _AHEAD = 2

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.drawn_tables import DrawnSet, DrawnTable
-from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.layout import feature_layout, table_layout
-from trainer.embedding.cpu.threads import Team
-from trainer.embedding.partitioned.requests import RequestMaker
-from trainer.embedding.partitioned.table_parts import TableParts
-from trainer.embedding.ps.stacked_plan import stack_order, stacked_plan
-from trainer.embedding.spec import FeatureSpec, TableSpec, tables_of
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
+from trainer.tables.batches import IdBatch
+from trainer.tables.kernels.layout import feature_layout, table_layout
+from trainer.tables.kernels.threads import Team
+from trainer.tables.routes.partitioned.requests import RequestMaker
+from trainer.tables.routes.partitioned.table_parts import TableParts
+from trainer.tables.routes.servers.stacked_plan import stack_order, stacked_plan
+from trainer.tables.spec import FeatureSpec, TableSpec, tables_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

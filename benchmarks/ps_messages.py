@@ -31,9 +31,9 @@ from benchmarks.support.drawn_tables import DrawnSet, DrawnTable
 from benchmarks.support.harness import machine
 from benchmarks.support.messages_per_table import EnginePerTable, server_per_table
 from benchmarks.support.server_processes import ServerProcesses, connects_to
-from trainer.embedding.batches import IdBatch
-from trainer.embedding.ps.engine import PsEngine
-from trainer.flight.addresses import Address
+from trainer.tables.batches import IdBatch
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.wire.flight.addresses import Address
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -24,14 +24,14 @@ import numpy as np
 from benchmarks.support.drawn_tables import DrawnSet, DrawnTable
 from benchmarks.support.harness import machine
 from trainer.checkpoints.checkpoint import read_checkpoint, write_checkpoint
-from trainer.control.job_files import JobFiles
-from trainer.embedding.engine import TableState
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.engine_move import EngineMove
-from trainer.launch.local_servers import LocalServers
+from trainer.job.control.job_files import JobFiles
+from trainer.job.launch.local_servers import LocalServers
+from trainer.run.weights.saved_tables import parted_tables, saved_states
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, connect_to
-from trainer.training.saved_tables import parted_tables, saved_states
+from trainer.tables.engine import TableState
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.engine_move import EngineMove
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

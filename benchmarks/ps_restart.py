@@ -27,11 +27,11 @@ import numpy as np
 
 from benchmarks.support.drawn_tables import DrawnSet, DrawnTable
 from benchmarks.support.harness import machine
-from trainer.control.job_files import JobFiles
-from trainer.embedding.ps.engine import PsEngine
-from trainer.launch.local_servers import LocalServers
+from trainer.job.control.job_files import JobFiles
+from trainer.job.launch.local_servers import LocalServers
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, connect_to
+from trainer.tables.routes.servers.engine import PsEngine
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

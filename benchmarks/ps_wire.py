@@ -32,11 +32,11 @@ from benchmarks.support.delayed_network import DelayedNetwork, Network
 from benchmarks.support.harness import machine
 from benchmarks.support.server_processes import ServerProcesses, connects_to
 from benchmarks.wire_compression import TARGET, make_batch
-from trainer.embedding import SGD, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.wire.settings import WireSettings
-from trainer.flight.addresses import Address
 from trainer.servers.client_updates import Greeting
+from trainer.tables import SGD, FeatureSpec, IdBatch, TableSpec
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.wire.settings import WireSettings
+from trainer.wire.flight.addresses import Address
 
 SERVERS = 4
 #: The plain setting first: others are over it.

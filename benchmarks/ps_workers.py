@@ -30,15 +30,15 @@ from benchmarks.support.delayed_network import DelayedNetwork, Network
 from benchmarks.support.harness import machine
 from benchmarks.support.job_token import TOKEN
 from benchmarks.support.server_processes import ServerProcess, ServerProcesses, connects_to
-from trainer.embedding import Adagrad, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.wire.settings import WireSettings
-from trainer.embedding.worker.engine import WorkerEngine
-from trainer.flight.addresses import Address
 from trainer.servers.client_updates import Greeting
 from trainer.servers.embedding_worker import EmbeddingWorker
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
+from trainer.tables import Adagrad, FeatureSpec, IdBatch, TableSpec
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.workers.engine import WorkerEngine
+from trainer.tables.wire.settings import WireSettings
+from trainer.wire.flight.addresses import Address
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Engine: TypeAlias = PsEngine | WorkerEngine

@@ -25,10 +25,10 @@ from pathlib import Path
 from benchmarks.support.harness import machine
 from benchmarks.support.job_token import TOKEN
 from benchmarks.support.memoized import Memoized, memoize, reader_process
-from trainer.reading.packed_units import UnitDecoder
-from trainer.reading.unit_buffer import UnitBuffer
-from trainer.reading.unit_fetching import RemoteFetcher
-from trainer.reading.unit_requests import UnitRequest
+from trainer.run.reading.packed_units import UnitDecoder
+from trainer.run.reading.unit_buffer import UnitBuffer
+from trainer.run.reading.unit_fetching import RemoteFetcher
+from trainer.run.reading.unit_requests import UnitRequest
 from trainer.scheduling.buffer_control import BufferSettings
 
 TARGET_SECS = 2.0

@@ -32,13 +32,13 @@ from benchmarks.many_models import GLOBO
 from benchmarks.support.harness import machine
 from benchmarks.support.job_token import TOKEN
 from benchmarks.support.memoized import Memoized, memoize, reader_process
-from trainer.reading import kernels
-from trainer.reading.batches import BatchAssembler
-from trainer.reading.columns import read_columns, with_labels
-from trainer.reading.packed_units import PackedUnit, UnitDecoder, UnitLayout, pack_unit
-from trainer.reading.shuffling import ShuffleWindow
-from trainer.reading.unit_buffer import UnitBuffer
-from trainer.reading.unit_fetching import RemoteFetcher
+from trainer.run.reading import kernels
+from trainer.run.reading.batches import BatchAssembler
+from trainer.run.reading.columns import read_columns, with_labels
+from trainer.run.reading.packed_units import PackedUnit, UnitDecoder, UnitLayout, pack_unit
+from trainer.run.reading.shuffling import ShuffleWindow
+from trainer.run.reading.unit_buffer import UnitBuffer
+from trainer.run.reading.unit_fetching import RemoteFetcher
 from trainer.scheduling.buffer_control import BufferSettings
 from transforms.execution.memory import keep_freed_memory
 from warehouse import read_fragment

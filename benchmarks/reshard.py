@@ -163,7 +163,7 @@ def _reshard_apart(run: Path, parts: int, output: Path) -> Measured:
 
 
 def _reshard(run: Path, parts: int, output: Path) -> None:
-    from trainer.launch.resharded_run import reshard_run
+    from trainer.job.launch.resharded_run import reshard_run
 
     before = _peak_bytes()
     began = time.perf_counter()

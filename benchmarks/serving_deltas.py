@@ -29,7 +29,7 @@ import numpy as np
 
 from trainer.checkpoints.checkpoint import write_checkpoint
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
-from trainer.config import TrainConfig
+from trainer.options.config import TrainConfig
 from trainer.serving.deltas.row_values import QUANTIZE
 from transforms.arrays import Array
 from warehouse.storage.durable_files import sync_path
@@ -226,14 +226,14 @@ def _save(run: str, target: str, rows: str) -> Callable[[], int]:
 
     from trainer.checkpoints.local_run import LocalRun
     from trainer.checkpoints.read import open_commit
-    from trainer.embedding.optimizers import SGD
-    from trainer.embedding.spec import Normal, TableSpec
-    from trainer.embedding.tpu.initial_rows import initial_rows
     from trainer.serving.deltas.chain import Position
     from trainer.serving.deltas.commit_weights import dense_arrays, weight_stream
     from trainer.serving.deltas.model_digest import model_digest_of
     from trainer.serving.saved_model_document import EXTRA
     from trainer.serving.served_model import ServedModel, ServedTable
+    from trainer.tables.optimizers import SGD
+    from trainer.tables.spec import Normal, TableSpec
+    from trainer.tables.tpu.initial_rows import initial_rows
 
     files = LocalRun(Path(run) / "checkpoints")
     commit = open_commit(files, "epoch-000001")

@@ -27,14 +27,14 @@ import numpy as np
 
 from benchmarks.partition_plans import roomy, without_feedback
 from benchmarks.support.harness import machine
-from trainer.embedding import Adagrad, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.batch_sampler import BatchSampler
 from trainer.planning.feature_statistics import FeatureStatistics, aged_merge
 from trainer.planning.loads import loads_of
 from trainer.planning.planner import make_plan
 from trainer.planning.table_file import read_tables
 from trainer.planning.tables import FeatureLoad, TableFacts
 from trainer.planning.topologies import PlanTopology, topology_of
+from trainer.tables import Adagrad, FeatureSpec, IdBatch, TableSpec
+from trainer.tables.statistics.batch_sampler import BatchSampler
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -23,7 +23,7 @@ from benchmarks.support.delayed_mailbox import Link
 from benchmarks.support.harness import machine
 from benchmarks.support.host_processes import HostProcesses
 from benchmarks.support.whole_vectors import all_gather
-from trainer.host.channels import Channels
+from trainer.job.host.channels import Channels
 
 _FEATURES, _BUCKETS, _DIM, _ROWS, _VALENCY, _BATCHES = 16, 100_000, 16, 256, 5, 8
 _WIDTH = 256
@@ -40,7 +40,7 @@ class _StaleSteps:
 
     def run(self, channels: Channels) -> dict[int, list[tuple[float, float]]]:
         """By staleness and round: the seconds of a step, and the updates that a lookup missed on average."""
-        from trainer.training.step_pipeline import StepPipeline
+        from trainer.run.weights.step_pipeline import StepPipeline
 
         weights, batches = _scene(channels, max(self.staleness))
         found: dict[int, list[tuple[float, float]]] = {one: [] for one in self.staleness}
@@ -59,12 +59,12 @@ class _StaleSteps:
 
 def _scene(channels: Channels, most_staleness: int) -> tuple[Any, list[Any]]:
     """One host's weights and batches."""
-    from trainer.config import TrainConfig
-    from trainer.embedding.batches import IdBatch
-    from trainer.host.sharded_weights import ShardedWeights
+    from trainer.job.host.sharded_weights import ShardedWeights
     from trainer.model.heads import BINARY
     from trainer.model.inputs import TypedInput, lay_out
-    from trainer.reading.batches import Batch
+    from trainer.options.config import TrainConfig
+    from trainer.run.reading.batches import Batch
+    from trainer.tables.batches import IdBatch
     from transforms.types import DType, Ragged
 
     config = TrainConfig("unused", batch_rows=_ROWS, dim=_DIM, bottom_mlp=(), top_mlp=(_WIDTH, _WIDTH), threads=1, staleness=most_staleness)  # fmt: skip

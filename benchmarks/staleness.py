@@ -28,16 +28,16 @@ from scipy.stats import ttest_rel
 from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import QualityLog, public_logs, sample_log
 from benchmarks.support.quality_scene import quality_scene
-from trainer.choosing.choose import choose_config
-from trainer.config import TrainConfig
-from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu_engine import CpuEngine
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
-from trainer.reading.batches import Batch
+from trainer.options.config import TrainConfig
+from trainer.run.choosing.choose import choose_config
+from trainer.run.loop import train
+from trainer.run.reading.batches import Batch
+from trainer.run.weights.run_state import Weights, build_weights
+from trainer.run.weights.step_pipeline import StepPipeline
 from trainer.serving.trained import load_trained
-from trainer.training.loop import train
-from trainer.training.run_state import Weights, build_weights
-from trainer.training.step_pipeline import StepPipeline
+from trainer.tables.batches import IdBatch
+from trainer.tables.routes.cpu_engine import CpuEngine
 from transforms.types import DType, Ragged
 
 TARGET = 1.5

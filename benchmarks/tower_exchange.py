@@ -22,7 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from benchmarks.support.delayed_mailbox import Link
 from benchmarks.support.harness import machine
 from benchmarks.support.tower_processes import StepsDone, TowerCase, TowerProcesses, TowerSteps, Way
-from trainer.embedding.towers.placement import TowerPlacement
+from trainer.tables.routes.towers.placement import TowerPlacement
 
 _CASES = {
     "bags of 20 ids": TowerCase(tables=16, rows=100_000, dim=32, events=64, valency=20),

@@ -27,18 +27,18 @@ from scipy.stats import mannwhitneyu, ttest_rel
 from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import QualityLog, public_logs
 from benchmarks.support.quality_scene import QualityScene, quality_scene
-from trainer.choosing.choose import choose_config
-from trainer.config import TrainConfig
-from trainer.embedding.spec import FeatureSpec
 from trainer.model.inputs import TypedInput, lay_out
 from trainer.model.tower_shapes import tower_shapes
+from trainer.options.config import TrainConfig
+from trainer.options.towers import Towers
 from trainer.planning.towers.partitioner import make_towers
 from trainer.planning.towers.tower_document import read_towers
 from trainer.planning.towers.tower_plan import TowerFeature
+from trainer.run.choosing.choose import choose_config
+from trainer.run.loop import train
 from trainer.serving.feature_interactions import sample_interactions
 from trainer.serving.trained import load_trained
-from trainer.tower_options import Towers
-from trainer.training.loop import train
+from trainer.tables.spec import FeatureSpec
 
 _LOGS = ("globo", "movielens", "criteo")
 _NETWORKS = ("dlrm", "dcn")

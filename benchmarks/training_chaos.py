@@ -24,8 +24,8 @@ from pathlib import Path
 
 from benchmarks.support.harness import machine
 from benchmarks.support.training_scene import add_options, make_scene
-from trainer.launch.chaos.limited_memory import may_limit_memory
-from trainer.launch.chaos.schedule import ROLES, SERVER, FaultKind, kinds_of
+from trainer.job.launch.chaos.limited_memory import may_limit_memory
+from trainer.job.launch.chaos.schedule import ROLES, SERVER, FaultKind, kinds_of
 
 
 def all_kinds(*, servers: bool) -> list[str]:

@@ -31,9 +31,9 @@ import numpy as np
 from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import public_logs
 from benchmarks.support.wire_quality import ENCODINGS, measure_quality
-from trainer.embedding.batches import IdBatch
-from trainer.embedding.wire import fp14_blocks, fp16_blocks, id_positions, row_numbers
-from trainer.embedding.wire.scaled_blocks import BLOCK_VALUES
+from trainer.tables.batches import IdBatch
+from trainer.tables.wire import fp14_blocks, fp16_blocks, id_positions, row_numbers
+from trainer.tables.wire.scaled_blocks import BLOCK_VALUES
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -22,7 +22,7 @@ SOURCE = '''
 """import nothing"""
 import os, numpy.linalg as la
 from google.cloud import storage
-from trainer import config
+from trainer.options import config
 from . import here
 
 

@@ -18,11 +18,11 @@ wheel_source = BUILD["wheel_source"]
     ("source", "expected"),
     [
         ("from trainer import config", "from headrace.trainer import config"),
-        ("from  trainer.config\timport x as trainer", "from  headrace.trainer.config\timport x as trainer"),
+        ("from  trainer.options.config\timport x as trainer", "from  headrace.trainer.options.config\timport x as trainer"),
         ("from \\\n  transforms.types import a", "from \\\n  headrace.transforms.types import a"),
         ("if x: from pipelines.a import b; c = 1", "if x: from headrace.pipelines.a import b; c = 1"),
         ("é = 'ü'; from warehouse import a", "é = 'ü'; from headrace.warehouse import a"),
-        ("import os, trainer.config as a, numpy as b", "import os, headrace.trainer.config as a, numpy as b"),
+        ("import os, trainer.options.config as a, numpy as b", "import os, headrace.trainer.options.config as a, numpy as b"),
         ("def f():\r\n    from trainer.a import (\r\n        b,\r\n    )", "def f():\r\n    from headrace.trainer.a import (\r\n        b,\r\n    )"),
         ("from trainers import a\nfrom headrace.cli import trainer\nfrom .trainer import a\nx = 'from trainer import y'",) * 2,
         ("def f():\n    yield from trainer\nraise A from trainer", ) * 2,
@@ -34,8 +34,10 @@ def test_imports_of_the_packages_are_renamed(source: str, expected: str) -> None
 
 
 def test_an_import_that_binds_the_name_of_a_package_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"must be imported by from ... import, got import trainer.config: b.py"):
-        wheel_source(b"import trainer.config", "b.py")
+    with pytest.raises(
+        ValueError, match=r"must be imported by from ... import, got import trainer.options.config: b.py"
+    ):
+        wheel_source(b"import trainer.options.config", "b.py")
 
 
 def _names(tree: ast.Module) -> list[str]:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from trainer.choosing.choose import choose_config as choose_config
-    from trainer.config import TrainConfig as TrainConfig
     from trainer.model.metrics import Scores as Scores
+    from trainer.options.config import TrainConfig as TrainConfig
+    from trainer.run.choosing.choose import choose_config as choose_config
+    from trainer.run.loop import TrainEvent as TrainEvent
+    from trainer.run.loop import TrainReport as TrainReport
+    from trainer.run.loop import train as train
     from trainer.serving.trained import Trained as Trained
     from trainer.serving.trained import evaluate as evaluate
     from trainer.serving.trained import load_trained as load_trained
-    from trainer.training.loop import TrainEvent as TrainEvent
-    from trainer.training.loop import TrainReport as TrainReport
-    from trainer.training.loop import train as train
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

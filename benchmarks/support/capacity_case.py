@@ -27,19 +27,19 @@ from trainer.checkpoints.commit_manifest import (
 from trainer.checkpoints.host_part import HostPart, Moment, PartName
 from trainer.checkpoints.manifest import CheckpointFile
 from trainer.checkpoints.part_manifest import PartArray, PartManifest
-from trainer.embedding import FeatureSpec, IdBatch, RowWiseAdagrad, TableSpec
-from trainer.embedding.batch_checks import find_problem
-from trainer.embedding.cpu.layout import feature_layout, table_layout
-from trainer.embedding.cpu.threads import Team
-from trainer.embedding.partitioned.requests import RequestMaker
-from trainer.embedding.partitioned.table_parts import TableParts
-from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
-from trainer.embedding.ps.row_messages import RowNumbers
-from trainer.embedding.ps.stacked_plan import stacked_plan
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes, plan_fingerprint
 from trainer.scheduling.orders import Commit
+from trainer.tables import FeatureSpec, IdBatch, RowWiseAdagrad, TableSpec
+from trainer.tables.batch_checks import find_problem
+from trainer.tables.kernels.layout import feature_layout, table_layout
+from trainer.tables.kernels.threads import Team
+from trainer.tables.routes.partitioned.requests import RequestMaker
+from trainer.tables.routes.partitioned.table_parts import TableParts
+from trainer.tables.routes.servers import row_messages as messages
+from trainer.tables.routes.servers.row_buffers import BatchRows, RowBuffers
+from trainer.tables.routes.servers.row_messages import RowNumbers
+from trainer.tables.routes.servers.stacked_plan import stacked_plan
 from trainer.wire.frames import HEADER_BYTES
 
 Array = np.ndarray[Any, np.dtype[Any]]

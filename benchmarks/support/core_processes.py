@@ -13,15 +13,15 @@ import numpy as np
 from benchmarks.support.drawn_tables import DrawnSet
 from benchmarks.support.job_token import TOKEN
 from benchmarks.support.piped_processes import PipedProcesses
-from trainer.embedding.exchange import Exchange
-from trainer.embedding.partitioned.sharded_tables import ShardedTables
-from trainer.embedding.partitioned.table_parts import TableParts
-from trainer.embedding.spec import tables_of
-from trainer.flight.addresses import Address
-from trainer.host.exchange_service import ExchangeService
-from trainer.host.host_exchange import HostExchange
-from trainer.host.mailbox import Mailbox
+from trainer.job.host.exchange_service import ExchangeService
+from trainer.job.host.host_exchange import HostExchange
+from trainer.job.host.mailbox import Mailbox
 from trainer.planning.plan import PartitionPlan
+from trainer.tables.routes.exchange import Exchange
+from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
+from trainer.tables.routes.partitioned.table_parts import TableParts
+from trainer.tables.spec import tables_of
+from trainer.wire.flight.addresses import Address
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -8,8 +8,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainer.host.host_messages import Message, Sender
-from trainer.host.mailbox import Arrival, Mailbox
+from trainer.job.host.host_messages import Message, Sender
+from trainer.job.host.mailbox import Arrival, Mailbox
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
-from trainer.flight.addresses import LOOPBACK, Address
+from trainer.wire.flight.addresses import LOOPBACK, Address
 
 _CHUNK_BYTES = 1 << 20
 _PR_SET_TIMERSLACK = 29

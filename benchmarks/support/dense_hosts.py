@@ -11,9 +11,9 @@ import numpy as np
 
 from benchmarks.support.delayed_mailbox import Link
 from benchmarks.support.whole_vectors import all_gather, summed
-from trainer.host.channels import Channels
-from trainer.host.dense_all_reduce import DenseAllReduce
-from trainer.host.gradient_buckets import GradientBuckets
+from trainer.job.host.channels import Channels
+from trainer.job.host.dense_all_reduce import DenseAllReduce
+from trainer.job.host.gradient_buckets import GradientBuckets
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
@@ -137,9 +137,9 @@ class _Trainer:
 
 
 def _model(case: DenseCase) -> DenseModel:
-    from trainer.config import TrainConfig
     from trainer.model.inputs import TypedInput, lay_out
-    from trainer.training.run_state import build_dense
+    from trainer.options.config import TrainConfig
+    from trainer.run.weights.run_state import build_dense
     from transforms.types import DType, Ragged
 
     config = TrainConfig(

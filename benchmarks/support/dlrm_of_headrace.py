@@ -13,11 +13,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 from benchmarks.support.dlrm_case import DlrmCase, Measured, run_side
-from trainer.config import TrainConfig
-from trainer.reading.batches import make_batches
-from trainer.reading.stream import FragmentRef, fragment_stream
+from trainer.options.config import TrainConfig
+from trainer.run.loop import TrainEvent, train
+from trainer.run.reading.batches import make_batches
+from trainer.run.reading.stream import FragmentRef, fragment_stream
 from trainer.serving.trained import load_trained
-from trainer.training.loop import TrainEvent, train
 from transforms.execution.memory import keep_freed_memory
 from warehouse import ReadSolution, read_fragment
 from warehouse.solution.parts import SolutionFragment

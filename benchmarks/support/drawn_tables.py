@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding import SGD, Adagrad, FeatureSpec, IdBatch, TableSpec
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.tables import FeatureLoad, TableFacts
+from trainer.tables import SGD, Adagrad, FeatureSpec, IdBatch, TableSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -8,10 +8,10 @@ from typing import Protocol, TypeVar
 from benchmarks.support.delayed_mailbox import DelayedMailbox, Link
 from benchmarks.support.job_token import TOKEN
 from benchmarks.support.piped_processes import ONE_THREAD, PipedProcesses
-from trainer.flight.addresses import Address
-from trainer.host.channels import ChannelName, Channels
-from trainer.host.exchange_service import ExchangeService
-from trainer.host.host_exchange import HostExchange
+from trainer.job.host.channels import ChannelName, Channels
+from trainer.job.host.exchange_service import ExchangeService
+from trainer.job.host.host_exchange import HostExchange
+from trainer.wire.flight.addresses import Address
 
 _PATIENCE_SECS = 300.0
 

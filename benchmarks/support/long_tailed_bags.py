@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainer.embedding import Adagrad, FeatureSpec, IdBatch, TableSpec
+from trainer.tables import Adagrad, FeatureSpec, IdBatch, TableSpec
 
 TABLES, ROWS, DIM = 26, 100_000, 64
 _SKEW = 1.2

@@ -14,13 +14,13 @@ from pathlib import Path
 from benchmarks.many_models import LOAD_ALL, REPOSITORY, globo, sample, worker_secs
 from benchmarks.support.fleets import news_fleet, search_fleet
 from benchmarks.support.job_token import TOKEN
-from trainer.config import TrainConfig
-from trainer.flight.addresses import Address
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
-from trainer.reading.reader_service import ReaderService
-from trainer.reading.unit_reader import UnitReader, read_by_solution
-from trainer.reading.unit_requests import UnitRequest
-from trainer.reading.warm_up import warm_up
+from trainer.options.config import TrainConfig
+from trainer.run.reading.reader_service import ReaderService
+from trainer.run.reading.unit_reader import UnitReader, read_by_solution
+from trainer.run.reading.unit_requests import UnitRequest
+from trainer.run.reading.warm_up import warm_up
+from trainer.wire.flight.addresses import Address
 from transforms.execution.memory import keep_freed_memory
 from warehouse import ReadSolution, Warehouse, WarehouseConfig, read_solution, register_table, submit_model
 from warehouse.storage.storage import Storage

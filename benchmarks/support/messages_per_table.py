@@ -1,7 +1,7 @@
 """The naive exchange with parameter servers: one message for each core and table. Kept as the other side of ``benchmarks.ps_messages``.
 
 A table is whole on one server, and is a store of its own there, whose messages name no other table. Each of the cores asks for a part of the
-rows that the batch needs, with the frames of :mod:`trainer.embedding.ps.frames`; their messages are sent one after the other without waiting for
+rows that the batch needs, with the frames of :mod:`trainer.tables.routes.servers.frames`; their messages are sent one after the other without waiting for
 answers. Rows are deduplicated over all cores, which a naive exchange would not do, so that both sides move the same rows.
 """
 
@@ -19,24 +19,24 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.job_token import TOKEN
-from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu.layout import feature_layout, learning_rates, table_layout
-from trainer.embedding.cpu.threads import Team
-from trainer.embedding.partitioned.requests import RequestMaker
-from trainer.embedding.partitioned.table_parts import TableParts
-from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.frames import Header, Kind, write_document
-from trainer.embedding.ps.row_buffers import BatchRows, RowBuffers
-from trainer.embedding.ps.row_messages import RowNumbers
-from trainer.embedding.ps.server_link import Request
-from trainer.embedding.ps.table_documents import held_tables
-from trainer.embedding.spec import FeatureSpec, tables_of
-from trainer.flight.addresses import Address
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import Reply, RowServer, Session
 from trainer.servers.tcp_link import LinkOptions, TcpLink
+from trainer.tables.batches import IdBatch
+from trainer.tables.kernels.layout import feature_layout, learning_rates, table_layout
+from trainer.tables.kernels.threads import Team
+from trainer.tables.routes.partitioned.requests import RequestMaker
+from trainer.tables.routes.partitioned.table_parts import TableParts
+from trainer.tables.routes.servers import row_messages as messages
+from trainer.tables.routes.servers.frames import Header, Kind, write_document
+from trainer.tables.routes.servers.row_buffers import BatchRows, RowBuffers
+from trainer.tables.routes.servers.row_messages import RowNumbers
+from trainer.tables.routes.servers.server_link import Request
+from trainer.tables.routes.servers.table_documents import held_tables
+from trainer.tables.spec import FeatureSpec, tables_of
+from trainer.wire.flight.addresses import Address
 from trainer.wire.frames import Bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -136,7 +136,7 @@ class EnginePerTable:
         return self._cores * len(self.tables)
 
     def lookup(self, batch: IdBatch) -> Array:
-        """See :meth:`PsEngine.lookup <trainer.embedding.ps.engine.PsEngine.lookup>`."""
+        """See :meth:`PsEngine.lookup <trainer.tables.routes.servers.engine.PsEngine.lookup>`."""
         rows = self._buffers.of_batch(self._requests.make(batch))
 
         def fetch(server: int) -> None:
@@ -153,7 +153,7 @@ class EnginePerTable:
         return rows.activations()
 
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
-        """See :meth:`PsEngine.apply_gradients <trainer.embedding.ps.engine.PsEngine.apply_gradients>`."""
+        """See :meth:`PsEngine.apply_gradients <trainer.tables.routes.servers.engine.PsEngine.apply_gradients>`."""
         rows = next(one for one in self._looked_up if one.requests.batch is batch)
         pieces, rates = rows.gradients(gradients.reshape(-1)), learning_rates(self.tables)
 

@@ -14,13 +14,13 @@ import numpy as np
 from benchmarks.support.drawn_tables import DrawnSet
 from benchmarks.support.piped_processes import PipedProcesses
 from benchmarks.support.server_processes import connects_to
-from trainer.embedding.ps.engine import PsEngine
-from trainer.flight.addresses import Address
-from trainer.reading.batches import Batch
+from trainer.run.reading.batches import Batch
+from trainer.run.weights.dense_step import DenseStep, LookedUp, TableGradients
+from trainer.run.weights.run_state import Weights
+from trainer.run.weights.step_pipeline import StepPipeline
 from trainer.servers.client_updates import Greeting, Mode
-from trainer.training.dense_step import DenseStep, LookedUp, TableGradients
-from trainer.training.run_state import Weights
-from trainer.training.step_pipeline import StepPipeline
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.wire.flight.addresses import Address
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -61,7 +61,7 @@ class _FixedWeights(Weights):
         self._served, self._dense_secs = engine, dense_secs
 
     def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
-        """See :meth:`~trainer.training.run_state.Weights.begin_look_up`."""
+        """See :meth:`~trainer.run.weights.run_state.Weights.begin_look_up`."""
         end, nothing = self._served.begin_lookup(batch.ids), np.zeros((batch.rows, 0), np.float32)
         return lambda: LookedUp(end(), nothing)
 

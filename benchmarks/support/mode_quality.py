@@ -10,9 +10,9 @@ from pathlib import Path
 
 from benchmarks.support.quality_logs import QualityLog
 from benchmarks.support.quality_scene import quality_scene
-from trainer.choosing.choose import choose_config
+from trainer.run.choosing.choose import choose_config
+from trainer.run.loop import train
 from trainer.serving.trained import load_trained
-from trainer.training.loop import train
 
 
 def measure_quality(log: QualityLog, seeds: int, bounds: Sequence[int]) -> dict[int, list[float]]:

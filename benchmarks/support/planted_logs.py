@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trainer.config import TrainConfig
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
-from trainer.reading.columns import LABEL_COLUMN, DecodedFragment, decode
+from trainer.options.config import TrainConfig
+from trainer.run.reading.columns import LABEL_COLUMN, DecodedFragment, decode
 from transforms.types import ColumnType, Dense, DType, Ragged
 
 Array = np.ndarray[Any, np.dtype[Any]]

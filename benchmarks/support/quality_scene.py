@@ -12,11 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.support.quality_logs import QualityLog
-from trainer.config import TrainConfig
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
-from trainer.reading.batches import make_batches
-from trainer.reading.columns import decode
-from trainer.runs.identity import in_time_order
+from trainer.options.config import TrainConfig
+from trainer.run.progress.identity import in_time_order
+from trainer.run.reading.batches import make_batches
+from trainer.run.reading.columns import decode
 from warehouse import Warehouse, WarehouseConfig, read_fragment, read_solution, register_table, submit_model
 from warehouse.solution.solution import ReadSolution
 

@@ -14,14 +14,14 @@ from typing import Self, TypeAlias
 
 from benchmarks.support.job_token import TOKEN
 from benchmarks.support.piped_processes import ONE_THREAD
-from trainer.embedding.ps.server_link import Connect
-from trainer.flight.addresses import LOOPBACK, Address
-from trainer.flight.connections import listen
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.service import RequestHandler, ServerService
 from trainer.servers.tcp_link import LinkOptions, connect_to
+from trainer.tables.routes.servers.server_link import Connect
+from trainer.wire.flight.addresses import LOOPBACK, Address
+from trainer.wire.flight.connections import listen
 
 #: Makes the server of a process; a function of a module, which the process imports.
 MakeServer: TypeAlias = Callable[[Path | None], RequestHandler]

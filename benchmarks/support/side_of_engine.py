@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.support.embedding_cases import EPSILON, RATE, START, Case, serve
-from trainer.embedding import Constant, CpuEngine, FeatureSpec, IdBatch, RowWiseAdagrad, TableSpec
+from trainer.tables import Constant, CpuEngine, FeatureSpec, IdBatch, RowWiseAdagrad, TableSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

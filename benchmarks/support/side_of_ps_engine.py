@@ -13,14 +13,14 @@ import numpy as np
 
 from benchmarks.support.server_processes import connects_to
 from benchmarks.support.strategy_case import StrategyCase, TrainedSteps, TrainSteps
-from trainer.config import TrainConfig
-from trainer.embedding.batches import IdBatch
-from trainer.embedding.ps.engine import PsEngine
 from trainer.model.heads import BINARY
 from trainer.model.inputs import TypedInput, lay_out
-from trainer.reading.batches import Batch
-from trainer.training.run_state import Weights, build_dense
-from trainer.training.step_pipeline import StepPipeline
+from trainer.options.config import TrainConfig
+from trainer.run.reading.batches import Batch
+from trainer.run.weights.run_state import Weights, build_dense
+from trainer.run.weights.step_pipeline import StepPipeline
+from trainer.tables.batches import IdBatch
+from trainer.tables.routes.servers.engine import PsEngine
 from transforms.types import DType, Ragged
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -18,7 +18,7 @@ from headrace.cli.main import main
 
 def time_steps(file: Path) -> None:
     """Write the wall clock at the ends of the first step, in which TensorFlow compiles, and of the last one, and the steps."""
-    from trainer.training.run_state import Weights
+    from trainer.run.weights.run_state import Weights
 
     train, times = Weights.train, list[float]()
 

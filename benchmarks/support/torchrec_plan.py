@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from trainer.document_field import DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.options.document_field import DocumentField
 from trainer.planning.plan import MOST_CORES, PartitionPlan, Slice, TablePlan
 from trainer.planning.tables import TableFacts
 

@@ -14,16 +14,16 @@ import numpy as np
 from benchmarks.support.delayed_mailbox import DelayedMailbox, Link
 from benchmarks.support.job_token import TOKEN
 from benchmarks.support.piped_processes import ONE_THREAD, PipedProcesses
-from trainer.embedding import Adagrad, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.partitioned.sharded_tables import ShardedTables
-from trainer.embedding.towers.counted_exchange import CountedExchange, SentBytes, TowerExchanges
-from trainer.embedding.towers.placement import TowerPlacement
-from trainer.embedding.towers.tower_module import TowerModule
-from trainer.embedding.towers.tower_tables import TowerTables
-from trainer.flight.addresses import Address
-from trainer.host.exchange_service import ExchangeService
-from trainer.host.host_exchange import HostExchange
-from trainer.host.host_messages import Sender
+from trainer.job.host.exchange_service import ExchangeService
+from trainer.job.host.host_exchange import HostExchange
+from trainer.job.host.host_messages import Sender
+from trainer.tables import Adagrad, FeatureSpec, IdBatch, TableSpec
+from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
+from trainer.tables.routes.towers.counted_exchange import CountedExchange, SentBytes, TowerExchanges
+from trainer.tables.routes.towers.placement import TowerPlacement
+from trainer.tables.routes.towers.tower_module import TowerModule
+from trainer.tables.routes.towers.tower_tables import TowerTables
+from trainer.wire.flight.addresses import Address
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -156,10 +156,10 @@ def _run(work: TowerSteps, exchanges: Sequence[HostExchange], rank: int) -> Step
 
 def _module(work: TowerSteps, rank: int) -> tuple[TowerModule, tuple[int, ...]]:
     """The module of a worker's tower in a DLRM."""
-    from trainer.config import TrainConfig
     from trainer.model.dense_model import DenseModel
     from trainer.model.inputs import TypedInput, lay_out
     from trainer.model.tensorflow_settings import prepare_tensorflow
+    from trainer.options.config import TrainConfig
     from transforms.types import DType, Ragged
 
     options = {"towers": work.placement.towers, "compression": work.way.compression}

@@ -64,7 +64,7 @@ def _trace_supervisor(file: str, write: Callable[[str], None]) -> None:
 
 
 def _trace_controller(write: Callable[[str], None]) -> None:
-    from trainer.launch.checkpoint_publisher import CheckpointPublisher
+    from trainer.job.launch.checkpoint_publisher import CheckpointPublisher
 
     inner = CheckpointPublisher.publish
 
@@ -76,14 +76,14 @@ def _trace_controller(write: Callable[[str], None]) -> None:
 
 
 def _trace_reader(write: Callable[[str], None]) -> None:
-    from trainer.reading.unit_reader import UnitReader
+    from trainer.run.reading.unit_reader import UnitReader
 
     _trace(UnitReader, "read", write, after="inputs read")
 
 
 def _trace_host(write: Callable[[str], None]) -> None:
-    from trainer.host.attempt import Attempt
-    from trainer.host.snapshots import Snapshot
+    from trainer.job.host.attempt import Attempt
+    from trainer.job.host.snapshots import Snapshot
 
     inner = Attempt._count
 

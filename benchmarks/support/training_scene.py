@@ -58,7 +58,7 @@ def make_scene(folder: Path, given: argparse.Namespace, **options: Any) -> Train
     from benchmarks.many_models import LOAD_ALL
     from benchmarks.support.memoized import memoize
     from headrace.cli.options.quantities import moment_of
-    from tests.trainer.launch.jobs import make_warehouse
+    from tests.trainer.job.launch.jobs import make_warehouse
     from warehouse import Warehouse, WarehouseConfig, read_solution
 
     file = folder / "options.json"

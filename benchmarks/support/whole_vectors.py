@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.embedding.exchange import Exchange
+from trainer.tables.routes.exchange import Exchange
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -16,16 +16,16 @@ from scipy.stats import t, ttest_rel
 
 from benchmarks.support.quality_logs import QualityLog
 from benchmarks.support.quality_scene import quality_scene
-from trainer.choosing.choose import choose_config
-from trainer.config import TrainConfig
-from trainer.embedding.engine import EmbeddingEngine
-from trainer.embedding.exchange import OneHost
-from trainer.embedding.partitioned.sharded_tables import ShardedTables
-from trainer.embedding.spec import FeatureSpec
-from trainer.embedding.wire import fp14_blocks, fp16_blocks
+from trainer.options.config import TrainConfig
+from trainer.run.choosing.choose import choose_config
+from trainer.run.loop import train
+from trainer.run.weights import run_state
 from trainer.serving.trained import load_trained
-from trainer.training import run_state
-from trainer.training.loop import train
+from trainer.tables.engine import EmbeddingEngine
+from trainer.tables.routes.exchange import OneHost
+from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
+from trainer.tables.spec import FeatureSpec
+from trainer.tables.wire import fp14_blocks, fp16_blocks
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -184,9 +184,9 @@ def _tried(
 
 def _untrainable(name: str, column_type: ColumnType) -> Sequence[Surprise]:
     """A warning if the trainer cannot train on an input of this type."""
-    from trainer.config import TrainConfig
     from trainer.errors import UntrainableInput
     from trainer.model.inputs import TypedInput, lay_out
+    from trainer.options.config import TrainConfig
 
     try:
         lay_out((TypedInput(name, column_type),), TrainConfig(run_dir="."))

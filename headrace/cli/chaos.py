@@ -42,16 +42,16 @@ from transforms.execution.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from headrace.screens.chaos import ChaosScreen
-    from trainer.config import TrainConfig
-    from trainer.control.messages import JobStatus
-    from trainer.flight.addresses import Address
-    from trainer.launch.chaos.injection import Injection
-    from trainer.launch.chaos.limited_memory import LimitedMemory
-    from trainer.launch.chaos.schedule import ChaosSettings, FaultKind
-    from trainer.launch.job_spec import ServersSpec
-    from trainer.launch.training_job import LaunchedJob
-    from trainer.runs.data_changes import ChangePolicy
+    from trainer.job.control.messages import JobStatus
+    from trainer.job.launch.chaos.injection import Injection
+    from trainer.job.launch.chaos.limited_memory import LimitedMemory
+    from trainer.job.launch.chaos.schedule import ChaosSettings, FaultKind
+    from trainer.job.launch.job_spec import ServersSpec
+    from trainer.job.launch.training_job import LaunchedJob
+    from trainer.options.config import TrainConfig
+    from trainer.run.progress.data_changes import ChangePolicy
     from trainer.scheduling.job import JobSettings
+    from trainer.wire.flight.addresses import Address
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
@@ -95,7 +95,7 @@ def chaos(
     The job runs in a new run directory. Its processes are killed, paused, cut off, slowed and preempted, the bytes between them damaged.
     """
     from headrace.cli.train import change_policy
-    from trainer.launch.chaos.schedule import ROLES, SERVER, WORKER, ChaosSettings
+    from trainer.job.launch.chaos.schedule import ROLES, SERVER, WORKER, ChaosSettings
 
     began = time.monotonic()
     given = _training_options(arguments)
@@ -147,7 +147,7 @@ class _Runs:
 
 
 def _kinds(text: str, roles: Sequence[str]) -> tuple[FaultKind, ...]:
-    from trainer.launch.chaos.schedule import PROCESS_KINDS, FaultKind, kinds_of
+    from trainer.job.launch.chaos.schedule import PROCESS_KINDS, FaultKind, kinds_of
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     names = names or [str(kind) for kind in kinds_of(roles) if kind in PROCESS_KINDS]
@@ -232,8 +232,8 @@ def _open_servers(
     run: _Runs, run_dir: Path, injection: Injection | None, memory: LimitedMemory | None = None
 ) -> Iterator[ServersSpec | None]:
     """The parameter servers and embedding workers of one of the runs, with the token of its job; None without."""
-    from trainer.control.job_files import JobFiles
-    from trainer.launch.local_servers import LocalServers
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.local_servers import LocalServers
 
     if not run.servers:
         yield None
@@ -264,8 +264,8 @@ def _open_servers(
 
 
 def _launch(run: _Runs, run_dir: Path, servers: ServersSpec | None) -> tuple[LaunchedJob, int]:
-    from trainer.control.job_files import JobFiles
-    from trainer.launch.training_job import make_job
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.training_job import make_job
 
     config = dataclasses.replace(run.config, run_dir=str(run_dir))
     prepared = prepare(run.warehouse, run.solution, config, run.changes, run_dir)
@@ -288,8 +288,8 @@ def _patient(settings: JobSettings) -> JobSettings:
 
 def _supervise(run_dir: Path, job: LaunchedJob, planned: int, what: str, injection: Injection | None) -> JobStatus:
     """Run a job to its end, under the faults of ``injection``."""
-    from trainer.control.job_files import JobFiles
-    from trainer.launch.supervisor import Supervisor, SupervisorSettings
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.supervisor import Supervisor, SupervisorSettings
     from warehouse.scheduling.backoff import Backoff
 
     command: Callable[[str, str, Sequence[str]], list[str]] = partial(role_command, str(run_dir))
@@ -317,12 +317,12 @@ def _supervise(run_dir: Path, job: LaunchedJob, planned: int, what: str, injecti
 
 def _disturbed(run: _Runs, run_dir: Path, settings: ChaosSettings) -> ChaosScreen:
     from headrace.screens.chaos import ChaosScreen, DamageRow
-    from trainer.control.job_files import JobFiles
-    from trainer.launch.chaos.injection import Injection
-    from trainer.launch.chaos.limited_memory import LimitedMemory
-    from trainer.launch.chaos.proof import count_trained
-    from trainer.launch.chaos.schedule import FaultKind, make_schedule
-    from trainer.launch.holds import release_hold
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.chaos.injection import Injection
+    from trainer.job.launch.chaos.limited_memory import LimitedMemory
+    from trainer.job.launch.chaos.proof import count_trained
+    from trainer.job.launch.chaos.schedule import FaultKind, make_schedule
+    from trainer.job.launch.holds import release_hold
 
     injection = Injection(JobFiles(run_dir), partial(role_command, str(run_dir)), make_schedule(settings))
     with ExitStack() as opened:
@@ -381,7 +381,7 @@ _GRACE_SECS = 30.0
 
 
 def _compare(run: _Runs, target: Path) -> tuple[str, ...]:
-    from trainer.launch.run_comparison import run_differences
+    from trainer.job.launch.run_comparison import run_differences
 
     calm = target / "undisturbed"
     with _open_servers(run, calm, None) as servers:

@@ -154,7 +154,7 @@ def reshard(
     """
     from headrace.screens.checkpoints import ReshardedScreen
     from trainer.checkpoints.run_files import epochs_of, newest_first
-    from trainer.launch.resharded_run import reshard_run
+    from trainer.job.launch.resharded_run import reshard_run
     from warehouse.storage.locations import is_gcs
 
     if is_gcs(output):
@@ -196,11 +196,11 @@ def _partition_of_towers(files: RunFiles, epochs: int, hosts: int, file: str) ->
     """The partition by the towers in a file, of the tables of a checkpoint."""
     from trainer.checkpoints.read import open_commit
     from trainer.checkpoints.run_files import commit_name
-    from trainer.config import TrainConfig
-    from trainer.embedding.towers.placement import TowerPlacement, tower_partition
     from trainer.model.inputs import lay_out
+    from trainer.options.config import TrainConfig
     from trainer.planning.towers.tower_document import read_towers
-    from trainer.runs.identity import RunIdentity
+    from trainer.run.progress.identity import RunIdentity
+    from trainer.tables.routes.towers.placement import TowerPlacement, tower_partition
 
     placement = TowerPlacement(hosts, 1, read_towers(read_file(file, "--towers"), file).towers)
     identity = RunIdentity.read(open_commit(files, commit_name(epochs)).document.at("identity"))
@@ -233,8 +233,8 @@ def _existing(files: RunFiles, folder: str, epoch: int) -> int:
 
 def _calibration_texts(description: CommitDescription) -> tuple[str, ...]:
     """The map of each label's predictions in words. Raises :class:`TornCheckpoint` for an invalid one."""
-    from trainer.document_field import DocumentField
     from trainer.model.calibration import Calibration
+    from trainer.options.document_field import DocumentField
 
     found = (
         (name, Calibration.read(DocumentField(one, "calibrations"))) for name, one in description.calibrations.items()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from trainer.planning.feature_statistics import FeatureStatistics
-    from trainer.training.run_statistics import NamedStatistics, Record
+    from trainer.run.progress.run_statistics import NamedStatistics, Record
     from warehouse.models.feature_statistics import Document
     from warehouse.warehouse import Warehouse
 
@@ -42,7 +42,7 @@ def _document(statistics: FeatureStatistics) -> Document:
 
 def read_document(document: Document, fingerprint: str) -> FeatureStatistics:
     """The statistics in a document of the catalog. Raises :class:`~trainer.errors.TornCheckpoint`."""
-    from trainer.document_field import OPEN, DocumentField
+    from trainer.options.document_field import OPEN, DocumentField
     from trainer.planning.feature_statistics import FeatureStatistics
 
     return OPEN.read(FeatureStatistics, DocumentField(document, f"statistics of component {fingerprint[:12]}"))

@@ -11,8 +11,8 @@ from headrace.terminal.quiet import import_tensorflow_quietly
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from trainer.training.held_out import HeldOut
-    from trainer.training.preparation import PreparedRun
+    from trainer.run.preparation.preparation import PreparedRun
+    from trainer.run.progress.held_out import HeldOut
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
@@ -35,8 +35,8 @@ def score_due_pass(warehouse: Warehouse, prepared: PreparedRun) -> HeldOut | Non
     passes = prepared.due_pass
     if not passes or prepared.saved is None or _is_within_epoch(prepared):
         return None
+    from trainer.run.scoring import score_held_out
     from trainer.serving.trained import load_trained
-    from trainer.training.scoring import score_held_out
 
     import_tensorflow_quietly()
     say(f"scoring the held-out events after pass {passes}")

@@ -28,8 +28,8 @@ def list_(
 ) -> None:
     """List the jobs that are held, with the reasons."""
     from headrace.screens.holds import HoldRow, HoldsScreen
-    from trainer.control.job_files import JobFiles
-    from trainer.launch.holds import find_hold
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.holds import find_hold
 
     rows, is_named = [], bool(runs)
     folders = [job_folder(run_folder(run, 0, home), home) for run in runs or ()] or job_folders_of_home(home)
@@ -57,8 +57,8 @@ def release(run: Run, version: RunVersion = 0, home: Home = "", as_json: AsJson 
     The controller releases it if one runs; else the next headrace train goes on from the last commit.
     """
     from headrace.screens.holds import HoldRow, ReleasedScreen
-    from trainer.control.job_files import JobFiles
-    from trainer.launch.holds import release_hold
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.holds import release_hold
 
     folder = run_folder(run, version, home)
     hold = release_hold(JobFiles(job_folder(folder, home)))

@@ -18,8 +18,8 @@ from transforms.child_process import module_command
 from transforms.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
-    from trainer.control.job_files import JobFiles
-    from trainer.launch.fleet_store import FleetStore, StoredJob
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.fleet_store import FleetStore, StoredJob
 
 app = typer.Typer(
     help="A fleet of training jobs on this machine: they are queued, and share its slots.",
@@ -47,7 +47,7 @@ def submit(
 ) -> None:
     """Queue a training job. headrace jobs run starts it."""
     from headrace.screens.jobs import JobScreen
-    from trainer.launch.fleet_store import Submission
+    from trainer.job.launch.fleet_store import Submission
 
     if command[0] != "train":
         raise InputError("a job must be a training", where="headrace jobs submit", value=command[0], allowed="train",
@@ -129,7 +129,7 @@ def run(
 ) -> None:
     """Run the queued jobs, until Ctrl-C or SIGTERM: then they commit, leave and are queued again."""
     from headrace.screens.jobs import JobsScreen
-    from trainer.launch.fleet_run import run_fleet
+    from trainer.job.launch.fleet_run import run_fleet
 
     if slots < 1:
         raise InputError("a fleet must have at least one slot", where="--slots", value=slots)
@@ -139,7 +139,7 @@ def run(
 
 
 def _store(fleet: str, home: str) -> FleetStore:
-    from trainer.launch.fleet_store import FleetStore
+    from trainer.job.launch.fleet_store import FleetStore
 
     return FleetStore(Path(fleet or os.path.join(home_folder(home, "a fleet without --fleet"), "fleet")).absolute())
 
@@ -151,7 +151,7 @@ def _absolute(path: str, folder: str) -> str:
 
 def job_files(stored: StoredJob) -> JobFiles:
     """The files of a job. Raises :class:`InputError` where the training would."""
-    from trainer.control.job_files import JobFiles
+    from trainer.job.control.job_files import JobFiles
 
     own = stored.submission
     job_dir = _absolute(training_values(own.arguments)["job_dir"], own.folder)
@@ -188,7 +188,7 @@ class _Holds:
 
     def has(self, stored: StoredJob) -> bool:
         """Whether an error holds the job; an unreadable one is held."""
-        from trainer.launch.holds import find_hold
+        from trainer.job.launch.holds import find_hold
 
         files = job_files(stored)
         try:

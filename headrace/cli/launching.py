@@ -68,7 +68,7 @@ def write_launch(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
 
 def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOptions | None) -> ClusterJob:
     from headrace.launchers.cluster_job import ClusterJob, Images, check_hosts
-    from trainer.topology import Topology
+    from trainer.options.topology import Topology
 
     values, cluster, hosts = values_of_group(options), options.cluster, options.hosts
     for name in _OF_ONE_MACHINE:

@@ -15,9 +15,9 @@ from headrace.terminal.output import emit, say
 from transforms.errors import InputError, NotFound
 
 if TYPE_CHECKING:
-    from trainer.embedding.ps.engine_move import MoveFigures
     from trainer.planning.plan import PartitionPlan
     from trainer.servers.move_documents import MoveFiles, TrainingServers
+    from trainer.tables.routes.servers.engine_move import MoveFigures
 
 #: Between sentences about the progress.
 _SAY_SECS = 5.0
@@ -92,7 +92,7 @@ def _plan(file: str) -> PartitionPlan | None:
 
 def _servers_before(files: MoveFiles, folder: str) -> TrainingServers:
     """The servers of the training that runs. Raises :class:`InputError` for a run in a bucket, and :class:`NotFound` if none runs."""
-    from trainer.runs.lock import is_locked
+    from trainer.run.progress.lock import is_locked
     from warehouse.storage.locations import is_gcs
 
     if is_gcs(folder):

@@ -20,8 +20,8 @@ from headrace.terminal.output import emit, say
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from trainer.flight.addresses import Address
     from trainer.servers.service import ServiceLimits
+    from trainer.wire.flight.addresses import Address
 
 app = typer.Typer(
     help="Parameter servers, which hold rows of embedding tables, and embedding workers, which pool them.",
@@ -93,9 +93,9 @@ def serve(
     supervisor: Supervisor = 0,
 ) -> None:
     """Serve rows until SIGTERM, after which clients may commit. A killed process is replaced at once, and finds its rows in shared memory."""
-    from trainer.flight.addresses import Address, check_token
-    from trainer.launch.server_process import ServerOptions, run_server
+    from trainer.job.launch.server_process import ServerOptions, run_server
     from trainer.servers.tls import server_tls
+    from trainer.wire.flight.addresses import Address, check_token
 
     _begin(supervisor, terminated_status)
     token = _own_token(token_file, no_token)
@@ -149,9 +149,9 @@ def worker(
     supervisor: Supervisor = 0,
 ) -> None:
     """Pool rows of servers, and sum gradients by row, until SIGTERM, after which it answers what it has begun. A killed process is replaced at once."""
-    from trainer.flight.addresses import Address
-    from trainer.launch.worker_process import WorkerOptions, run_worker
+    from trainer.job.launch.worker_process import WorkerOptions, run_worker
     from trainer.servers.tls import client_tls, server_tls
+    from trainer.wire.flight.addresses import Address
 
     _begin(supervisor)
     addresses = addresses_of("--servers", servers)
@@ -180,7 +180,7 @@ def worker(
 
 def _begin(supervisor: int, terminated_status: int = 0) -> None:
     """Log to standard error, and end with the process that started this one, if there is one, and by SIGTERM before it serves."""
-    from trainer.launch.role_signals import end_with_supervisor
+    from trainer.job.launch.role_signals import end_with_supervisor
 
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(terminated_status))
 
@@ -234,9 +234,9 @@ def status(
 ) -> None:
     """Show what servers hold, and what servers and embedding workers have done."""
     from headrace.screens.parameter_servers import ServerRow, ServersScreen
-    from trainer.flight.addresses import Address
     from trainer.servers.server_status import read_status
     from trainer.servers.tls import client_tls
+    from trainer.wire.flight.addresses import Address
 
     token, tls = read_token_file(token_file) if token_file else "", client_tls(tls_ca)
     rows = [ServerRow.of(one, read_status(Address.parse(one), token=token, tls=tls)) for one in servers]

@@ -24,13 +24,13 @@ from transforms.errors import InputError, NotFound
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from trainer.config import TrainConfig
-    from trainer.embedding.spec import FeatureSpec
+    from trainer.options.config import TrainConfig
     from trainer.planning.feature_statistics import FeatureStatistics
     from trainer.planning.plan import PartitionPlan
     from trainer.planning.plan_report import PlanReport, StackLimits
     from trainer.planning.planner import Planned, Search
     from trainer.planning.tables import FeatureLoad, TableFacts
+    from trainer.tables.spec import FeatureSpec
 
 app = typer.Typer(
     help="Plan on which core each row and column of embedding tables stands.",
@@ -247,7 +247,7 @@ def _search(solver_secs: float) -> Search | None:
 
 
 def _options_of(config: str) -> TrainConfig:
-    from trainer.config import TrainConfig
+    from trainer.options.config import TrainConfig
 
     found = TrainConfig.from_document(read_options(config, hot_rows=False), run_dir="none")
     if found.hashed:
@@ -278,9 +278,9 @@ def tables_of_model(
     home: str, name: str, version: int, options: TrainConfig, runs: Sequence[str] | None
 ) -> TablesToPlan:
     """The tables of a model, with the statistics of its features that are known, and with what is assumed of the others."""
-    from trainer.embedding.planned_tables import tables_to_plan
     from trainer.model.inputs import TypedInput, lay_out
     from trainer.planning.tables import FeatureLoad
+    from trainer.tables.planned_tables import tables_to_plan
     from transforms.types import Dense
     from warehouse.models.models import get_model, stored_inputs
 
@@ -319,8 +319,8 @@ def tables_of_model(
 
 def _limits(planned: Planned, tables: TablesToPlan) -> tuple[StackLimits, ...]:
     """The limits of SparseCore's buffers, where the topology has them; without statistics it is said why there are none."""
-    from trainer.embedding.partitioned.statistics_limits import limits_by_stack, without_statistics
     from trainer.planning.plan_report import StackLimits
+    from trainer.tables.routes.partitioned.statistics_limits import limits_by_stack, without_statistics
     from trainer.tpu_check.devices import SPARSE_CORE_GENERATIONS
 
     topology = planned.topology
@@ -366,7 +366,7 @@ def _statistics_of_runs(
     home: str, name: str, version: int, runs: Sequence[str] | None
 ) -> Mapping[str, tuple[str, FeatureStatistics]]:
     """The statistics in these runs by the fingerprint of a component, each with its run; the first run that has them counts."""
-    from trainer.training.run_statistics import read_statistics
+    from trainer.run.progress.run_statistics import read_statistics
 
     folders = [run_folder(run, 0, home) for run in runs or ()]
     if not folders and "://" not in home_location(home):

@@ -15,11 +15,11 @@ from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from trainer.config import TrainConfig
-    from trainer.embedding.sparse_core import SparseCoreSettings
-    from trainer.embedding.tpu.slices import TpuSlice
+    from trainer.options.config import TrainConfig
+    from trainer.options.towers import Towers
     from trainer.planning.plan import PartitionPlan
-    from trainer.tower_options import Towers
+    from trainer.tables.sparse_core import SparseCoreSettings
+    from trainer.tables.tpu.slices import TpuSlice
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
@@ -35,7 +35,7 @@ def plan_of_training(file: str, job: HostOptions | None, tpus: TpuOptions | None
                          next_step="leave --plan out")  # fmt: skip
     plan = read_plan(read_file(file, "--plan"), file)
     if job is not None:
-        from trainer.training.run_partition import check_hosts
+        from trainer.run.weights.run_partition import check_hosts
 
         check_hosts(plan, job.hosts, job.least_hosts, job.caught_up_hosts)
     return plan
@@ -44,7 +44,7 @@ def plan_of_training(file: str, job: HostOptions | None, tpus: TpuOptions | None
 def towers_of_training(file: str, job: HostOptions | None) -> Towers:
     """The inputs of each tower of ``--towers``, by name; none without it. Raises :class:`InputError` for towers that the job cannot have."""
     from trainer.planning.towers.tower_document import read_towers
-    from trainer.training.run_partition import check_fixed_hosts
+    from trainer.run.weights.run_partition import check_fixed_hosts
 
     if not file:
         return ()
@@ -62,9 +62,9 @@ def towers_of_training(file: str, job: HostOptions | None) -> Towers:
 
 def partition_of_towers(towers: Towers, hosts: int, solution: ReadSolution, config: TrainConfig) -> PartitionPlan:
     """Where hosts have the tables of their towers. Raises :class:`~trainer.errors.ConfigError` for towers of other inputs, or too many."""
-    from trainer.embedding.towers.placement import TowerPlacement, tower_partition
-    from trainer.training.preparation import described
-    from trainer.training.run_partition import check_tables
+    from trainer.run.preparation.preparation import described
+    from trainer.run.weights.run_partition import check_tables
+    from trainer.tables.routes.towers.placement import TowerPlacement, tower_partition
 
     layout = described(solution, config)[1]
     plan = tower_partition(layout.features, TowerPlacement(hosts, 1, towers))
@@ -74,10 +74,10 @@ def partition_of_towers(towers: Towers, hosts: int, solution: ReadSolution, conf
 
 def check_plan_tables(plan: PartitionPlan, solution: ReadSolution, options: Mapping[str, Any], folder: str) -> None:
     """Raise the errors of a plan of other tables than the run's, before its options are chosen."""
-    from trainer.choosing.choose import options_before_choices
     from trainer.model.user_functions import with_code_digests
-    from trainer.training.preparation import described
-    from trainer.training.run_partition import check_tables
+    from trainer.run.choosing.choose import options_before_choices
+    from trainer.run.preparation.preparation import described
+    from trainer.run.weights.run_partition import check_tables
 
     known = options_before_choices(options, run_dir=folder)
     if known.has_own_code:
@@ -93,7 +93,7 @@ def with_hot_rows(home: str, solution: ReadSolution, config: TrainConfig) -> Tra
     """
     from headrace.cli.plan import tables_of_model
     from headrace.screens.hot_rows import shared_out_text
-    from trainer.hot_options import HotOptions
+    from trainer.options.hot_rows import HotOptions
     from trainer.planning.hot_shares import hot_rows_of, hot_shares
 
     if config.hot_rows is None:
@@ -116,13 +116,13 @@ def sparse_core_settings(
     plan: PartitionPlan | None,
 ) -> SparseCoreSettings | None:
     """The stacks and limits of SparseCore for a run, and what the slice does not take of its plan, which are said. None on v2 to v4."""
-    from trainer.embedding.partitioned.statistics_limits import choose_limits
-    from trainer.embedding.sparse_core import SparseCoreSettings
-    from trainer.embedding.spec import tables_of
-    from trainer.embedding.tpu.planned_stacks import not_taken
     from trainer.model.task_heads import heads_of
-    from trainer.training.one_engine import by_input, joined_features
-    from trainer.training.preparation import described
+    from trainer.run.preparation.preparation import described
+    from trainer.run.weights.one_engine import by_input, joined_features
+    from trainer.tables.routes.partitioned.statistics_limits import choose_limits
+    from trainer.tables.sparse_core import SparseCoreSettings
+    from trainer.tables.spec import tables_of
+    from trainer.tables.tpu.planned_stacks import not_taken
 
     features = joined_features(described(solution, config)[1], config, heads_of(solution.target))
     for sentence in () if plan is None else not_taken(plan, tables_of(features), slice_.replicas, slice_.sparse_cores):

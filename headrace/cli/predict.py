@@ -18,7 +18,7 @@ from headrace.terminal.progress import progress_bar
 from transforms.errors import DataError, NotFound
 
 if TYPE_CHECKING:
-    from trainer.training.saved_run import SavedRun
+    from trainer.run.weights.saved_run import SavedRun
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
@@ -100,7 +100,7 @@ def _raw_columns(warehouse: Warehouse, table: str, columns: str) -> tuple[tuple[
 
 
 def _saved(run_dir: str, model: str) -> SavedRun:
-    from trainer.training.saved_run import read_newest_run
+    from trainer.run.weights.saved_run import read_newest_run
 
     saved = read_newest_run(run_dir, on_skip=lambda reason: say(f"a checkpoint was skipped: {reason}"))
     if saved is None:
@@ -111,8 +111,8 @@ def _saved(run_dir: str, model: str) -> SavedRun:
 
 def _check(saved: SavedRun, solution: ReadSolution, run_dir: str) -> None:
     """Raise, before anything is computed, if the run was trained on other inputs."""
-    from trainer.config import TrainConfig
-    from trainer.runs.identity import check_inputs, identity_of
+    from trainer.options.config import TrainConfig
+    from trainer.run.progress.identity import check_inputs, identity_of
 
     config = TrainConfig.from_document(saved.identity.config, run_dir=run_dir)
     check_inputs(saved.identity, identity_of(solution, config))

@@ -13,7 +13,7 @@ from headrace.terminal.output import emit
 from transforms.errors import InputError, NotFound
 
 if TYPE_CHECKING:
-    from trainer.control.messages import JobStatus
+    from trainer.job.control.messages import JobStatus
     from trainer.scheduling.events import Role
 
 
@@ -32,9 +32,9 @@ def preempt(
     A process with a notice leaves and comes back; the job waits for it.
     """
     from headrace.screens.preempt import NoticeScreen
-    from trainer.control.controller_client import ControllerClient
-    from trainer.control.job_files import JobFiles
-    from trainer.launch.job_spec import JobSpec
+    from trainer.job.control.controller_client import ControllerClient
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.job_spec import JobSpec
 
     check_grace("--grace", grace)
     folder = run_folder(run, version, home)
@@ -54,7 +54,7 @@ def preempt(
 
 def _ask_training(folder: str, role: str) -> None:
     """Give a server of training in one process a notice. Raises :class:`NotFound` without such a training or server."""
-    from trainer.runs.lock import is_locked
+    from trainer.run.progress.lock import is_locked
     from trainer.servers.move_documents import MoveFiles
 
     files = MoveFiles.of_run(folder)

@@ -38,10 +38,10 @@ def report(
     """
     from headrace.screens.importance_drawing import importance_svg
     from headrace.screens.pruning import PruningScreen
-    from trainer.config import TrainConfig
+    from trainer.options.config import TrainConfig
     from trainer.planning.kept_importance import unpruned_share
-    from trainer.training.kept_rows import kept_rows_of
-    from trainer.training.saved_run import read_newest_run
+    from trainer.run.weights.kept_rows import kept_rows_of
+    from trainer.run.weights.saved_run import read_newest_run
 
     folder = run_folder(run, version, home, run_dir)
     saved = read_newest_run(folder, on_skip=lambda reason: say(f"a checkpoint was skipped: {reason}"))

@@ -20,8 +20,8 @@ from headrace.terminal.stopping import SIGTERM_STATUS
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from trainer.flight.addresses import Address
-    from trainer.launch.cluster.cluster_workers import ClusterWorkers
+    from trainer.job.launch.cluster.cluster_workers import ClusterWorkers
+    from trainer.wire.flight.addresses import Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def open_remote_workers(options: TrainOptions) -> Iterator[RemoteWorkers | None]
 
     Raises :class:`InputError` for options that do not fit.
     """
-    from trainer.launch.cluster.cluster_workers import suspended_afterwards
+    from trainer.job.launch.cluster.cluster_workers import suspended_afterwards
 
     if options.cluster.launcher != REMOTE:
         yield None
@@ -56,10 +56,10 @@ def open_remote_workers(options: TrainOptions) -> Iterator[RemoteWorkers | None]
 
 
 def _remote_workers(options: TrainOptions) -> RemoteWorkers:
-    from trainer.flight.addresses import Address
-    from trainer.launch.cluster.cluster_workers import ClusterWorkers
-    from trainer.launch.cluster.kubernetes_api import KubernetesApi
-    from trainer.launch.cluster.suspension import JobSetName, Suspension
+    from trainer.job.launch.cluster.cluster_workers import ClusterWorkers
+    from trainer.job.launch.cluster.kubernetes_api import KubernetesApi
+    from trainer.job.launch.cluster.suspension import JobSetName, Suspension
+    from trainer.wire.flight.addresses import Address
     from warehouse.storage.locations import is_gcs
 
     cluster, hosts, run_dir = options.cluster, options.hosts, options.run.run_dir

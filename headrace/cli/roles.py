@@ -23,10 +23,10 @@ from transforms.execution.memory import keep_freed_memory
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from trainer.control.job_files import JobFiles
-    from trainer.flight.addresses import Address
-    from trainer.launch.role_options import RoleOptions
-    from trainer.reading.unit_reader import ReadBySolution
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.role_options import RoleOptions
+    from trainer.run.reading.unit_reader import ReadBySolution
+    from trainer.wire.flight.addresses import Address
     from warehouse.errors import MemoDamaged
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
@@ -70,9 +70,9 @@ SlowDiskFile = Annotated[str, typer.Option("--slow-disk", hidden=True, help="A f
 
 
 def _opened(run: str, address: str, supervisor: int) -> tuple[JobFiles, Address]:
-    from trainer.control.job_files import JobFiles
-    from trainer.flight.addresses import Address
-    from trainer.launch.role_signals import end_with_supervisor
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.role_signals import end_with_supervisor
+    from trainer.wire.flight.addresses import Address
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     if supervisor:
@@ -90,8 +90,8 @@ def controller(
     supervisor: Supervised = 0,
 ) -> None:
     """Decide: keep the state of the job, and publish its commits."""
-    from trainer.launch.controller_process import run_controller
-    from trainer.launch.role_signals import on_termination
+    from trainer.job.launch.controller_process import run_controller
+    from trainer.job.launch.role_signals import on_termination
     from trainer.scheduling.orders import Commit
 
     files, place = _opened(run, address, supervisor)
@@ -107,8 +107,8 @@ def _numbers(text: str) -> tuple[int, int, int]:
 
 
 def _role(files: JobFiles, name: str, address: Address, advertised: str, controller: str, token: str) -> RoleOptions:
-    from trainer.flight.addresses import Address
-    from trainer.launch.role_options import RoleOptions
+    from trainer.job.launch.role_options import RoleOptions
+    from trainer.wire.flight.addresses import Address
 
     parse = Address.parse
     return RoleOptions(
@@ -123,14 +123,14 @@ def _role(files: JobFiles, name: str, address: Address, advertised: str, control
 
 def _end(is_over: bool) -> None:
     """End with the status that has a cluster start the role again, unless its job is over."""
-    from trainer.launch.role_signals import LEFT_STATUS
+    from trainer.job.launch.role_signals import LEFT_STATUS
 
     if not is_over:
         raise typer.Exit(LEFT_STATUS)
 
 
 def _slow(file: str) -> Callable[[], None]:
-    from trainer.launch.chaos.slow_disk import SlowDisk
+    from trainer.job.launch.chaos.slow_disk import SlowDisk
 
     return SlowDisk(Path(file)).wait if file else lambda: None
 
@@ -157,9 +157,9 @@ def reader(
     supervisor: Supervised = 0,
 ) -> None:
     """Read work units for the hosts. Status 75: it left a job that goes on."""
-    from trainer.launch.reader_process import run_reader
-    from trainer.launch.role_signals import on_termination
-    from trainer.reading.unit_reader import read_by_solution
+    from trainer.job.launch.reader_process import run_reader
+    from trainer.job.launch.role_signals import on_termination
+    from trainer.run.reading.unit_reader import read_by_solution
     from warehouse.storage.storage import Storage
 
     files, place = _opened(run, address, supervisor)
@@ -203,9 +203,9 @@ def host(
     supervisor: Supervised = 0,
 ) -> None:
     """Train. Status 75: it left a job that goes on."""
-    from trainer.launch.host_process import run_host
-    from trainer.launch.notices import MetadataNotice
-    from trainer.launch.role_signals import on_termination
+    from trainer.job.launch.host_process import run_host
+    from trainer.job.launch.notices import MetadataNotice
+    from trainer.job.launch.role_signals import on_termination
 
     tpus = tpu.chosen()
     files, place = _opened(run, address, supervisor)

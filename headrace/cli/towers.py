@@ -81,7 +81,7 @@ def make(
     """Divide the features of a model into towers of about equal size, by how they interact in a trained run; print the towers."""
     from headrace.screens.tower_drawing import towers_svg
     from headrace.screens.towers import towers_screen
-    from trainer.config import TrainConfig
+    from trainer.options.config import TrainConfig
     from trainer.planning.towers.partitioner import make_towers
     from trainer.planning.towers.plane import STRATEGIES, STRIDED
     from trainer.planning.towers.tower_document import towers_bytes

@@ -19,9 +19,9 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.screens.tpu import SliceRow
-    from trainer.embedding.sparse_core import SparseCoreSettings
     from trainer.planning.feature_statistics import FeatureStatistics
     from trainer.planning.plan import PartitionPlan
+    from trainer.tables.sparse_core import SparseCoreSettings
     from trainer.tpu_check.check import SliceCheck
     from trainer.tpu_check.checked_model import CheckedModel
     from trainer.tpu_check.devices import Devices
@@ -81,8 +81,8 @@ def check(
     Exit status 2 if a slice cannot run it.
     """
     from headrace.screens.tpu import TpuCheckScreen
+    from trainer.options.topology import Topology
     from trainer.planning.plan_document import read_plan
-    from trainer.topology import Topology
     from trainer.tpu_check.environment import TpuEnvironment
 
     slices = [Topology.parse(one) for one in topology]
@@ -96,7 +96,7 @@ def check(
     partition = read_plan(read_file(plan, "--plan"), plan) if plan else None
     checked, number, known = _model(home, model, version, options, events, pipelined=not serial)
     if partition is not None:
-        from trainer.training.run_partition import check_tables
+        from trainer.run.weights.run_partition import check_tables
 
         check_tables(partition, checked.layout, checked.config)
     compiler = TpuEnvironment(Path(environment))
@@ -125,9 +125,9 @@ def _model(
     pipelined: bool,
 ) -> tuple[CheckedModel, int, Mapping[str, FeatureStatistics]]:
     """The model to check, its version, and the statistics of its inputs that the catalog has."""
-    from trainer.config import TrainConfig
     from trainer.model.inputs import TypedInput
     from trainer.model.task_heads import heads_of
+    from trainer.options.config import TrainConfig
     from trainer.tpu_check.checked_model import CheckedModel
     from warehouse.models.models import get_model, stored_inputs
 
@@ -153,9 +153,9 @@ def _settings(
     max_unique_ids: int | None,
 ) -> SparseCoreSettings:
     """The stacks of the plan, and the limits: those that are given, else by statistics. Where they come from is said."""
-    from trainer.embedding.partitioned.statistics_limits import choose_limits
-    from trainer.embedding.sparse_core import SparseCoreSettings
-    from trainer.training.one_engine import by_input
+    from trainer.run.weights.one_engine import by_input
+    from trainer.tables.routes.partitioned.statistics_limits import choose_limits
+    from trainer.tables.sparse_core import SparseCoreSettings
 
     stacks = () if plan is None else plan.stacks
     limits = choose_limits(
@@ -173,8 +173,8 @@ def _settings(
 
 def _not_taken(plan: PartitionPlan | None, checked: CheckedModel, devices: Devices) -> tuple[str, ...]:
     """What a slice does not take of the plan."""
-    from trainer.embedding.spec import tables_of
-    from trainer.embedding.tpu.planned_stacks import not_taken
+    from trainer.tables.spec import tables_of
+    from trainer.tables.tpu.planned_stacks import not_taken
 
     return () if plan is None else not_taken(plan, tables_of(checked.features), devices.count, devices.sparse_cores)
 

@@ -41,25 +41,25 @@ from headrace.cli.training_verdict import training_verdict
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
-from trainer.launch.role_signals import end_with_supervisor
+from trainer.job.launch.role_signals import end_with_supervisor
 from transforms.errors import InputError
 from transforms.execution.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from headrace.screens.training import EpochRow, OptionRow, PassesRow, TowerRow, TrainedScreen
-    from trainer.config import TrainConfig
-    from trainer.embedding.hashed_counts import HashedCounts
-    from trainer.embedding.sparse_core import SparseCoreSettings
-    from trainer.embedding.tpu.slices import TpuSlice
     from trainer.model.metrics import AnyScores
+    from trainer.options.config import TrainConfig
+    from trainer.options.towers import Towers
     from trainer.planning.plan import PartitionPlan
-    from trainer.runs.data_changes import ChangePolicy
+    from trainer.run.loop import TrainEvent, TrainReport
+    from trainer.run.progress.data_changes import ChangePolicy
+    from trainer.run.weights.served_weights import FollowMoves, MakeEngine
     from trainer.servers.leaving_servers import LeavingServers
     from trainer.servers.run_servers import RunServers
     from trainer.serving.deltas.commit_exporter import ExportedChain
-    from trainer.tower_options import Towers
-    from trainer.training.loop import TrainEvent, TrainReport
-    from trainer.training.served_weights import FollowMoves, MakeEngine
+    from trainer.tables.hashed_counts import HashedCounts
+    from trainer.tables.sparse_core import SparseCoreSettings
+    from trainer.tables.tpu.slices import TpuSlice
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
@@ -179,7 +179,7 @@ def _check_placement(
     settings: TrainConfig, *, is_served: bool, hosts: int, plan: PartitionPlan | None, has_towers: bool
 ) -> None:
     """Raise for hashed and pruned tables where they cannot be, also for a run that goes on."""
-    from trainer.training.preparation import check_placement
+    from trainer.run.preparation.preparation import check_placement
 
     check_placement(settings, is_served=is_served, hosts=hosts, plan=plan, has_towers=has_towers)
 
@@ -202,7 +202,7 @@ def choose_options(
     warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], run_dir: str
 ) -> TrainConfig:
     """The given options, and those that are chosen from the data."""
-    from trainer.choosing.choose import choose_config
+    from trainer.run.choosing.choose import choose_config
 
     return choose_config(
         solution,
@@ -216,14 +216,14 @@ def choose_options(
 
 def change_policy(accept: bool, train_labels: bool) -> ChangePolicy:
     """What the options say about trained data that has changed."""
-    from trainer.runs.data_changes import ChangePolicy
+    from trainer.run.progress.data_changes import ChangePolicy
 
     return ChangePolicy(accept, train_labels)
 
 
 def _connect(tpus: TpuOptions, options: Mapping[str, Any], run_dir: str) -> TpuSlice:
     """The TPUs of a run, before anything is read or compared: the settings of TensorFlow come first."""
-    from trainer.choosing.choose import options_before_choices
+    from trainer.run.choosing.choose import options_before_choices
 
     import_tensorflow_quietly()
     from trainer.model.tensorflow_settings import prepare_tensorflow
@@ -245,8 +245,8 @@ def _train(
     follow_moves: FollowMoves | None = None,
     leaving: LeavingServers | None = None,
 ) -> TrainReport:
-    from trainer.training.loop import train as run_training
-    from trainer.training.served_weights import stay
+    from trainer.run.loop import train as run_training
+    from trainer.run.weights.served_weights import stay
     from warehouse.reading.reader import read_labels
 
     with progress_bar(f"training {solution.model}", "events") as report:
@@ -291,8 +291,8 @@ def _train_on_servers(
     """
     from trainer.checkpoints.open_run import open_run
     from trainer.checkpoints.run_files import newest_first
+    from trainer.run.server_losses import train_through_losses
     from trainer.servers.leaving_servers import LeavingServers
-    from trainer.training.server_losses import train_through_losses
 
     files = open_run(on_servers.folder)
     with on_servers.moves() as moves, ExitStack() as pins:
@@ -344,7 +344,7 @@ def _hashed_counts(settings: TrainConfig, servers: RunServers) -> dict[str, Hash
 
 def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:
     """Raise, before training, for a test label that the task does not have."""
-    from trainer.data.label_scan import check_labels
+    from trainer.run.labels.label_scan import check_labels
     from warehouse.reading.reader import read_labels
 
     check_labels(held_out, partial(read_labels, warehouse.storage, held_out))
@@ -452,7 +452,7 @@ def _screen(
     from headrace.screens.training import TrainedScreen, export_row
     from trainer.checkpoints.host_steps import idle_share
     from trainer.planning.kept_importance import unpruned_share
-    from trainer.training.kept_rows import newest_kept_rows
+    from trainer.run.weights.kept_rows import newest_kept_rows
 
     ledger, kept = report.ledger, newest_kept_rows(settings, on_skip=say)
     return TrainedScreen(
@@ -502,9 +502,9 @@ def _screen(
 def _tower_row(solution: ReadSolution, settings: TrainConfig, named: Towers) -> TowerRow | None:
     """The modules of the model's towers, if it has any; ``named``: the towers by which hosts exchange."""
     from headrace.screens.training import TowerRow
-    from trainer.host.tower_weights import has_own_modules
+    from trainer.job.host.tower_weights import has_own_modules
     from trainer.model.tower_shapes import tower_shapes
-    from trainer.training.preparation import described
+    from trainer.run.preparation.preparation import described
 
     if settings.tower_modules is None or not settings.deep:
         return None

@@ -24,29 +24,29 @@ from transforms.errors import HeadraceError, listed
 
 if TYPE_CHECKING:
     from trainer.checkpoints.host_steps import StepsByHost
-    from trainer.config import TrainConfig
-    from trainer.control.job_files import JobFiles
-    from trainer.control.messages import JobStatus
-    from trainer.data.late_data import LateData
-    from trainer.embedding.hashed_counts import HashedCounts
-    from trainer.embedding.hot_figures import HotFigures
-    from trainer.launch.job_spec import JobSpec, ServersSpec
-    from trainer.launch.notices import NoticeSource
-    from trainer.launch.server_roles import ServerRoles
-    from trainer.launch.supervisor import Supervisor
-    from trainer.launch.training_job import PlanOptions
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.control.messages import JobStatus
+    from trainer.job.launch.job_spec import JobSpec, ServersSpec
+    from trainer.job.launch.notices import NoticeSource
+    from trainer.job.launch.server_roles import ServerRoles
+    from trainer.job.launch.supervisor import Supervisor
+    from trainer.job.launch.training_job import PlanOptions
     from trainer.model.idle_units import IdleUnits
+    from trainer.options.config import TrainConfig
+    from trainer.options.towers import Towers
     from trainer.planning.plan import PartitionPlan
-    from trainer.runs.data_changes import ChangePolicy
+    from trainer.run.labels.late_data import LateData
+    from trainer.run.loop import TrainReport
+    from trainer.run.preparation.preparation import PreparedRun
+    from trainer.run.progress.data_changes import ChangePolicy
+    from trainer.run.progress.held_out import HeldOut
+    from trainer.run.weights.staleness import StalenessCounts
     from trainer.scheduling.events import DataRange
     from trainer.scheduling.job import JobSettings, PhaseSettings
     from trainer.servers.run_servers import RunServers
     from trainer.servers.server_watch import ServerWatch
-    from trainer.tower_options import Towers
-    from trainer.training.held_out import HeldOut
-    from trainer.training.loop import TrainReport
-    from trainer.training.preparation import PreparedRun
-    from trainer.training.staleness import StalenessCounts
+    from trainer.tables.hashed_counts import HashedCounts
+    from trainer.tables.hot_figures import HotFigures
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
@@ -87,7 +87,7 @@ def train_job(
     check_servers: Callable[[], None] = lambda: None,
     watch: WatchServers | None = None,
 ) -> TrainReport:
-    """Train by a controller, readers and hosts, and report as :func:`trainer.training.loop.train` does.
+    """Train by a controller, readers and hosts, and report as :func:`trainer.run.loop.train` does.
 
     Args:
         remote: the readers and hosts on other machines; None: processes of this one.
@@ -150,7 +150,7 @@ class _Job:
         check_servers: Callable[[], None],
         watch: WatchServers | None,
     ) -> None:
-        from trainer.control.job_files import JobFiles
+        from trainer.job.control.job_files import JobFiles
 
         self._on_commit, self._seen_commit, self._check_servers = on_commit, (0, 0), check_servers
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
@@ -182,7 +182,7 @@ class _Job:
 
     def prepare(self) -> None:
         """Look at the newest commit, and score the held-out events if it ends a pass."""
-        from trainer.runs.lock import run_lock
+        from trainer.run.progress.lock import run_lock
 
         with run_lock(self._files.root):
             self._prepared = self._prepare_scored(self._solution)
@@ -199,10 +199,10 @@ class _Job:
 
     def run(self) -> JobStatus:
         """Run the job until it ends."""
-        from trainer.launch.job_spec import JobSpec
-        from trainer.launch.notices import watch_notices
-        from trainer.launch.supervisor import Supervisor, SupervisorSettings
-        from trainer.launch.training_job import make_job
+        from trainer.job.launch.job_spec import JobSpec
+        from trainer.job.launch.notices import watch_notices
+        from trainer.job.launch.supervisor import Supervisor, SupervisorSettings
+        from trainer.job.launch.training_job import make_job
         from trainer.scheduling.holds import ErrorClass
 
         options, remote = self._options, self._remote
@@ -286,7 +286,7 @@ class _Job:
 
     def _record_commits(self, status: JobStatus) -> None:
         """Record the statistics of features of the commits that were published since the last look."""
-        from trainer.training.part_statistics import read_commit_statistics
+        from trainer.run.progress.part_statistics import read_commit_statistics
 
         for commit in range(self._recorded + 1, status.commit_epochs + 1):
             self._recorded = commit
@@ -314,8 +314,8 @@ class _Job:
 
     def _extend(self, solution: ReadSolution) -> DataRange | None:
         """Plan what is left of the run, up to the next scoring of held-out events."""
-        from trainer.launch.job_spec import JobSpec
-        from trainer.launch.training_job import extend_job
+        from trainer.job.launch.job_spec import JobSpec
+        from trainer.job.launch.training_job import extend_job
 
         prepared = self._prepare_scored(solution, verifies_all=False)
         found = extend_job(prepared, self._files, JobSpec.read(self._files), self._plan_options())
@@ -336,7 +336,7 @@ class _Job:
 
     def report(self, secs: float) -> TrainReport:
         """The report of the command."""
-        from trainer.training.staleness import StalenessCounts
+        from trainer.run.weights.staleness import StalenessCounts
 
         staleness = sum(self._staleness.values(), StalenessCounts())
         found = replace(
@@ -351,7 +351,7 @@ class _Job:
 
 def _check_plan(plan: PartitionPlan, prepared: PreparedRun) -> None:
     """Raise the errors of a plan that is not one of the run."""
-    from trainer.training.run_partition import check_stored, check_tables
+    from trainer.run.weights.run_partition import check_stored, check_tables
 
     check_tables(plan, prepared.layout, prepared.config)
     check_stored(plan, prepared.saved)
@@ -378,7 +378,7 @@ def prepare(
     warehouse: Warehouse, solution: ReadSolution, config: TrainConfig, changes: ChangePolicy, folder: Path
 ) -> PreparedRun:
     """The run and what is left of it, while no other process has the lock in the folder of its job."""
-    from trainer.runs.lock import run_lock
+    from trainer.run.progress.lock import run_lock
 
     with run_lock(folder):
         return _prepare_unlocked(warehouse, solution, config, changes)
@@ -394,7 +394,7 @@ def _prepare_unlocked(
     held_out: HeldOut | None = None,
 ) -> PreparedRun:
     """As :func:`prepare`, while this process has the lock or the job of this command waits for data."""
-    from trainer.training.preparation import prepare_run
+    from trainer.run.preparation.preparation import prepare_run
     from warehouse.reading.reader import read_labels
 
     labels = partial(read_labels, warehouse.storage, solution)
@@ -422,7 +422,7 @@ def job_options(options: TrainOptions, folder: str = "") -> JobOptions | None:
 
 def plan_options(options: JobOptions, config: TrainConfig) -> PlanOptions:
     """How the run of a job is cut into units and epochs."""
-    from trainer.launch.training_job import PlanOptions
+    from trainer.job.launch.training_job import PlanOptions
 
     hosts = options.hosts
     limits = (hosts.epoch_events, hosts.epoch_steps * config.batch_rows * hosts.hosts)
@@ -471,9 +471,9 @@ def _phase(hosts: int, readers: int, epoch_secs: float) -> PhaseSettings:
 
 def _notice_sources(files: JobFiles, options: HostOptions) -> list[NoticeSource]:
     """The sources that the options name."""
-    from trainer.flight.addresses import Address
-    from trainer.launch.http_notice import HttpNotice
-    from trainer.launch.notices import FileNotice, MetadataNotice
+    from trainer.job.launch.http_notice import HttpNotice
+    from trainer.job.launch.notices import FileNotice, MetadataNotice
+    from trainer.wire.flight.addresses import Address
 
     sources: list[NoticeSource] = []
     if options.notice_metadata:
@@ -491,9 +491,9 @@ def _notice_sources(files: JobFiles, options: HostOptions) -> list[NoticeSource]
 def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
     """The state of a job in some words."""
     from headrace.terminal.units import many
+    from trainer.run.weights.staleness import StalenessCounts
     from trainer.scheduling.events import RoleKind
     from trainer.scheduling.transitions import JobState
-    from trainer.training.staleness import StalenessCounts
 
     buffers = [one.buffer.fullness for one in status.members if one.buffer is not None]
     state = (
@@ -519,7 +519,7 @@ def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
 
 def _staleness(status: JobStatus) -> dict[int, StalenessCounts]:
     """The updates that lookups of an attempt missed, by attempt, as the host of rank 0 reported last; all hosts have the same."""
-    from trainer.training.staleness import StalenessCounts
+    from trainer.run.weights.staleness import StalenessCounts
 
     reports = [one.progress for one in status.members if one.rank == 0 and one.progress is not None]
     return {one.attempt: StalenessCounts.of_numbers(one.numbers) for one in reports}
@@ -535,7 +535,7 @@ def _idle_units(status: JobStatus) -> IdleUnits | None:
 
 def _hashed_counts(status: JobStatus) -> dict[str, HashedCounts]:
     """What the hashed tables of all hosts have done, as they reported last; nothing before all of them have, and of tables on servers."""
-    from trainer.embedding.hashed_counts import counts_of_numbers, sum_counts
+    from trainer.tables.hashed_counts import counts_of_numbers, sum_counts
 
     hosts = [one.progress for one in status.members if one.rank is not None]
     counts = [{} if one is None else counts_of_numbers(one.numbers) for one in hosts]
@@ -544,7 +544,7 @@ def _hashed_counts(status: JobStatus) -> dict[str, HashedCounts]:
 
 def _hot_figures(status: JobStatus) -> HotFigures | None:
     """What hot rows have done, as the host reported last: a job with hot rows has one."""
-    from trainer.embedding.hot_figures import HotFigures
+    from trainer.tables.hot_figures import HotFigures
 
     found = (HotFigures.of_numbers(one.progress.numbers) for one in status.members if one.progress is not None)
     return next((one for one in found if one is not None), None)
@@ -569,8 +569,8 @@ def server_roles(
     ``token``: of the job, if it is on other machines; ``watch``: see :func:`train_job`; ``tell``: is called with a sentence when a server
     leaves or is back.
     """
-    from trainer.launch.host_process import servers_of
-    from trainer.launch.server_roles import ServerRoles
+    from trainer.job.launch.host_process import servers_of
+    from trainer.job.launch.server_roles import ServerRoles
     from trainer.servers.server_watch import watch_servers
 
     if spec.servers is None:
@@ -653,7 +653,7 @@ def _trainings(prepared: PreparedRun) -> int:
 
 def _report(first: _Beginning, last: PreparedRun, secs: float) -> TrainReport:
     from trainer.checkpoints.host_steps import steps_since
-    from trainer.training.loop import TrainReport
+    from trainer.run.loop import TrainReport
 
     return TrainReport(
         epochs=len(last.progress.history) - first.epochs,

@@ -9,16 +9,16 @@ from headrace.terminal.output import say
 from trainer.errors import TornCheckpoint
 
 if TYPE_CHECKING:
-    from trainer.config import TrainConfig
-    from trainer.evaluation.table_health import TableHealth
-    from trainer.evaluation.verdict import Finding
     from trainer.model.metrics import AnyScores
-    from trainer.training.loop import TrainReport
+    from trainer.options.config import TrainConfig
+    from trainer.run.evaluation.table_health import TableHealth
+    from trainer.run.evaluation.verdict import Finding
+    from trainer.run.loop import TrainReport
 
 
 def training_verdict(settings: TrainConfig, report: TrainReport, test: AnyScores | None) -> tuple[Finding, ...]:
     """The findings on a trained model; ``test``: its figures on test events, None without any."""
-    from trainer.evaluation.verdict import Evidence, first_pass_labels, verdict_of
+    from trainer.run.evaluation.verdict import Evidence, first_pass_labels, verdict_of
 
     unseen, source = _unseen(report, test)
     health = _table_health(settings, report)
@@ -53,7 +53,7 @@ def _table_health(settings: TrainConfig, report: TrainReport) -> TableHealth | N
     """The health of the tables in the newest checkpoint; None for a model without a network."""
     from trainer.checkpoints.open_run import open_run
     from trainer.checkpoints.run_files import newest_first
-    from trainer.evaluation.table_health import table_health
+    from trainer.run.evaluation.table_health import table_health
 
     if not settings.deep or not report.checkpoint or settings.embeddings:
         return None

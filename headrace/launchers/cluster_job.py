@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trainer.topology import Topology
+from trainer.options.topology import Topology
 from transforms.errors import InputError
 from warehouse.storage.locations import is_gcs, parse_gcs
 

@@ -28,8 +28,8 @@ from headrace.launchers.role_commands import (
     reader_command,
     server_command,
 )
-from trainer.launch.cluster.suspension import QUEUE_LABEL
-from trainer.launch.role_signals import LEFT_STATUS
+from trainer.job.launch.cluster.suspension import QUEUE_LABEL
+from trainer.job.launch.role_signals import LEFT_STATUS
 from transforms.errors import InputError
 
 Object = dict[str, Any]

@@ -19,7 +19,7 @@ from headrace.launchers.role_commands import (
     host_command,
     reader_command,
 )
-from trainer.topology import GENERATIONS
+from trainer.options.topology import GENERATIONS
 from transforms.errors import InputError
 
 _ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]{1,2}-[a-z]{1,2}[0-9]?[a-z]?\Z", re.ASCII)

@@ -13,7 +13,7 @@ from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, secs_text
 
 if TYPE_CHECKING:
-    from trainer.launch.chaos.proof import TrainedEvents
+    from trainer.job.launch.chaos.proof import TrainedEvents
 
 ROLES = ("controller", "reader", "host")
 SERVER, WORKER = "server", "worker"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         RunSummary,
         TableChange,
     )
-    from trainer.launch.resharded_run import ReshardedRun
+    from trainer.job.launch.resharded_run import ReshardedRun
 
 #: The most fragments and options in the text; the JSON has all.
 _MOST_LINES = 12

@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 
 from headrace.terminal.grid import grid
 from headrace.terminal.units import bytes_text, count_text, many, percent_range_text, percent_text
-from trainer.embedding.hot_figures import HotFigures
 from trainer.planning.hot_shares import HotShare, served_shares
+from trainer.tables.hot_figures import HotFigures
 
 _SHOWN_TABLES = 40
 _MEANING = (

@@ -12,7 +12,7 @@ from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import many, moment, time_text
 
 if TYPE_CHECKING:
-    from trainer.launch.fleet_store import StoredJob
+    from trainer.job.launch.fleet_store import StoredJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
 from headrace.terminal.grid import grid
-from trainer.embedding.hashed_counts import sum_counts
+from trainer.tables.hashed_counts import sum_counts
 
 if TYPE_CHECKING:
-    from trainer.embedding.hashed_counts import HashedCounts
     from trainer.servers.server_status import ServerStatus
+    from trainer.tables.hashed_counts import HashedCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,14 @@ from headrace.terminal.units import count_text, many, percent_text, secs_text
 
 if TYPE_CHECKING:
     from headrace.screens.training_figures import PlacementRow, PrunedRow, ServedRow
-    from trainer.data.late_data import LateData
-    from trainer.embedding.hashed_counts import HashedCounts
-    from trainer.embedding.hot_figures import HotFigures
-    from trainer.evaluation.verdict import Finding
     from trainer.model.metrics import AnyScores
+    from trainer.options.trial_record import TrialRow
+    from trainer.run.evaluation.verdict import Finding
+    from trainer.run.labels.late_data import LateData
+    from trainer.run.weights.staleness import StalenessCounts
     from trainer.serving.deltas.commit_exporter import ExportedChain
-    from trainer.training.staleness import StalenessCounts
-    from trainer.trial_record import TrialRow
+    from trainer.tables.hashed_counts import HashedCounts
+    from trainer.tables.hot_figures import HotFigures
 
 #: Headings that are spelled out in sentences.
 _SPELLED = {"NE": "normalized entropy"}

@@ -10,8 +10,8 @@ from rich.console import RenderableType
 from headrace.terminal.grid import grid
 
 if TYPE_CHECKING:
-    from trainer.evaluation.verdict import Finding
-    from trainer.trial_record import TrialRow
+    from trainer.options.trial_record import TrialRow
+    from trainer.run.evaluation.verdict import Finding
 
 
 def trial_table(trial: Sequence[TrialRow]) -> RenderableType:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks import pruning_quality, pruning_speed
-from trainer.embedding import SGD, FeatureSpec, TableSpec
-from trainer.embedding.pruned.engine import PrunedEngine
-from trainer.pruning_options import PruningOptions
+from trainer.options.pruning import PruningOptions
+from trainer.tables import SGD, FeatureSpec, TableSpec
+from trainer.tables.routes.pruned_engine import PrunedEngine
 
 
 def test_the_rival_has_the_most_frequent_rows_for_good() -> None:

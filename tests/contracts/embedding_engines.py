@@ -1,4 +1,4 @@
-"""The engines that keep the contract of :class:`trainer.embedding.engine.EmbeddingEngine`. A further engine is one more entry."""
+"""The engines that keep the contract of :class:`trainer.tables.engine.EmbeddingEngine`. A further engine is one more entry."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from tests.support.embedding_workers import engine_on_worker
 from tests.support.emulated_slice import EmulatedSlice
 from tests.support.parameter_servers import engine_on_servers
-from tests.trainer.embedding.partitioned.plans import mixed_plan
-from trainer.embedding import CpuEngine, FeatureSpec
-from trainer.embedding.engine import EmbeddingEngine
-from trainer.embedding.exchange import OneHost
-from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.partitioned.engine import PartitionedEngine
-from trainer.embedding.partitioned.sharded_tables import ShardedTables
-from trainer.embedding.sparse_core import SparseCoreSettings
-from trainer.embedding.spec import tables_of
-from trainer.embedding.tpu.stepped_tables import SteppedTables
+from tests.trainer.tables.routes.partitioned.plans import mixed_plan
+from trainer.tables import CpuEngine, FeatureSpec
+from trainer.tables.engine import EmbeddingEngine
+from trainer.tables.routes.exchange import OneHost
+from trainer.tables.routes.partitioned.engine import PartitionedEngine
+from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
+from trainer.tables.sparse_core import SparseCoreSettings
+from trainer.tables.spec import tables_of
+from trainer.tables.stores.hashed.limits import TableLimits
+from trainer.tables.tpu.stepped_tables import SteppedTables
 
 SEED = 3
 #: The most events of a batch.

@@ -24,13 +24,11 @@ from trainer.checkpoints.host_steps import HostSteps
 from trainer.checkpoints.manifest import CheckpointFile, Manifest, canonical_json
 from trainer.checkpoints.part_manifest import PartArray, PartManifest
 from trainer.checkpoints.saved_counts import SavedCounts
-from trainer.document_field import OPEN, DocumentField
-from trainer.embedding.ps.engine_move import MoveFigures, MoveStage
-from trainer.flight.addresses import Address
 from trainer.model.calibration import Calibration
 from trainer.model.heads import Head
 from trainer.model.metrics import RegressionScores, Scores, TasksScores, read_scores
 from trainer.model.task_heads import TaskHeads, read_head
+from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.planning.plan_document import plan_bytes, read_plan
@@ -41,7 +39,9 @@ from trainer.planning.towers.interactions import Interactions
 from trainer.planning.towers.tower_document import read_towers, towers_bytes
 from trainer.planning.towers.tower_plan import TowerFeature, TowerPlan
 from trainer.planning.valencies import VALENCY_BOUNDS
-from trainer.runs.identity import FragmentIdentity, RunIdentity
+from trainer.run.progress.held_out import HeldOut, ScoredPass
+from trainer.run.progress.identity import FragmentIdentity, RunIdentity
+from trainer.run.progress.run_statistics import NamedStatistics, RunStatistics
 from trainer.servers.client_updates import Greeting, Mode
 from trainer.servers.drain import DrainState
 from trainer.servers.move_documents import MoveReport, MoveRequest, TrainingServers
@@ -50,8 +50,8 @@ from trainer.serving.deltas.link_manifest import DELTA, FULL, DenseArray, LinkMa
 from trainer.serving.deltas.row_state import RowsOfTable, RowState
 from trainer.serving.deltas.row_values import EXACT
 from trainer.serving.deltas.served_rows import ServedRows, ServedTable
-from trainer.training.held_out import HeldOut, ScoredPass
-from trainer.training.run_statistics import NamedStatistics, RunStatistics
+from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
+from trainer.wire.flight.addresses import Address
 from transforms.derived_documents import document_of
 from transforms.execution.operator_costs import OperatorWork
 from transforms.graphs.graph import component_document

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.support.reference_tables import ReferenceTables, counts_of
-from tests.trainer.embedding.test_engine import batch_of
-from tests.trainer.embedding.tpu.engines import assert_same, random_states
+from tests.trainer.tables.test_engine import batch_of
+from tests.trainer.tables.tpu.engines import assert_same, random_states
 
 pytest.importorskip("tensorflow")
 
 from tests.contracts.embedding_engines import EVENTS, KINDS, SEED, EngineKind
-from trainer.embedding import (
+from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, TornCheckpoint
+from trainer.tables import (
     FTRL,
     SGD,
     Adagrad,
@@ -28,7 +29,6 @@ from trainer.embedding import (
     TableState,
     Uniform,
 )
-from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, TornCheckpoint
 from transforms.errors import InputError
 
 ROWS = 11

@@ -214,7 +214,7 @@ def test_a_second_process_on_a_run_folder_gets_an_error_with_its_holder(cli, tmp
     models = tmp_path / "models.py"
     models.write_text(MODELS, encoding="utf-8")
     cli("model", "submit", models, "--table", "log")
-    from trainer.runs.lock import run_lock
+    from trainer.run.progress.lock import run_lock
 
     with run_lock(tmp_path / "run"):
         error = cli("train", "first", "--run-dir", tmp_path / "run", status=5).err

@@ -12,11 +12,11 @@ from headrace.cli.main import run
 from headrace.cli.options.runs import job_folder, job_folders_of_home
 from tests.support.gcs_server import GcsServer
 from tests.trainer.checkpoints.job_states import assert_equal, checkpoint, publish_all
-from tests.trainer.launch.held_jobs import REASON, hold
+from tests.trainer.job.launch.held_jobs import REASON, hold
 from trainer.checkpoints.checkpoint import read_newest
-from trainer.control.open_controller import first_job
-from trainer.launch.fleet_store import FleetStore
-from trainer.launch.job_folders import BUCKET_JOBS, job_folder_name
+from trainer.job.control.open_controller import first_job
+from trainer.job.launch.fleet_store import FleetStore
+from trainer.job.launch.job_folders import BUCKET_JOBS, job_folder_name
 from trainer.scheduling.job import Job, JobSettings
 from trainer.scheduling.orders import Commit
 from transforms.errors import InputError

@@ -10,7 +10,7 @@ import pytest
 from headrace.screens.chaos import ChaosScreen, DamageRow
 from headrace.terminal.output import emit
 from tests.headrace.test_commands import check_golden
-from trainer.launch.chaos.proof import TrainedEvents
+from trainer.job.launch.chaos.proof import TrainedEvents
 
 SCREEN = ChaosScreen(
     model="ctr",

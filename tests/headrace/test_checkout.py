@@ -37,12 +37,12 @@ def test_the_command_runs_beside_packages_of_the_same_names(project: Path) -> No
 
 def test_a_module_has_one_identity_under_both_names(project: Path) -> None:
     program = (
-        "import headrace.trainer.embedding, headrace, sys\n"
-        "from headrace.trainer.config import TrainConfig\n"
+        "import headrace.trainer.tables, headrace, sys\n"
+        "from headrace.trainer.options.config import TrainConfig\n"
         "from headrace.transforms import types\n"
-        "import trainer.config, transforms.types\n"
-        "assert TrainConfig is trainer.config.TrainConfig and types is transforms.types\n"
-        "assert headrace.trainer is trainer and trainer.config.__spec__.name == 'trainer.config'\n"
+        "import trainer.options.config, transforms.types\n"
+        "assert TrainConfig is trainer.options.config.TrainConfig and types is transforms.types\n"
+        "assert headrace.trainer is trainer and trainer.options.config.__spec__.name == 'trainer.options.config'\n"
         "print(trainer.__file__)"
     )
     done = run(project, sys.executable, "-c", program)

@@ -20,7 +20,7 @@ from trainer.checkpoints.retention import Retention, apply_retention
 from trainer.errors import CheckpointNotWritten
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.planning.plan_document import plan_bytes
-from trainer.runs.lock import run_lock
+from trainer.run.progress.lock import run_lock
 from transforms.errors import Busy
 
 WRITTEN = 1_790_000_000.0

@@ -17,13 +17,13 @@ from tests.support.gcs_server import GcsServer
 from tests.support.kubernetes_server import kubernetes_server
 from tests.support.pods import Pods
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.launch.test_training_job import same
+from tests.trainer.job.launch.test_training_job import same
 from tests.warehouse.scenes import FREE_READS, model, work, write_log
 from trainer.checkpoints.checkpoint import epochs_committed
-from trainer.control.controller_client import ControllerClient
-from trainer.control.job_files import JobFiles
-from trainer.control.messages import JobStatus
-from trainer.launch.job_spec import JobSpec
+from trainer.job.control.controller_client import ControllerClient
+from trainer.job.control.job_files import JobFiles
+from trainer.job.control.messages import JobStatus
+from trainer.job.launch.job_spec import JobSpec
 from trainer.scheduling.transitions import JobState
 from transforms.errors import HeadraceError
 from warehouse import Storage, Warehouse, register_table, submit_model

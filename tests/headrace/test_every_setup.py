@@ -17,7 +17,7 @@ from tests.headrace.test_hashed_training import HASHED, MODELS
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, read_newest
 from tests.support.host_steps import check_hosts_train
 from tests.trainer.serving.deltas.histories import served_arrays, wanted_arrays
-from trainer.combinations import Setup, refusal_of
+from trainer.options.combinations import Setup, refusal_of
 from trainer.serving.apply_chain import apply_chain
 from trainer.serving.deltas.served_rows import open_served
 from trainer.serving.deltas.verify_chain import verify_chain

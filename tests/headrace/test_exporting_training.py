@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.launch.jobs import make_warehouse, newest
+from tests.trainer.job.launch.jobs import make_warehouse, newest
 from tests.trainer.serving.deltas.histories import served_arrays, wanted_arrays
 from tests.warehouse.scenes import FREE_READS, events, write_partition
 from trainer.serving.apply_chain import apply_chain

@@ -18,7 +18,7 @@ from tests.support.processes import PATIENCE_SECS
 from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.valencies import VALENCY_BOUNDS
-from trainer.training.run_statistics import NamedStatistics
+from trainer.run.progress.run_statistics import NamedStatistics
 from transforms.derived_documents import document_of
 from warehouse import Warehouse, WarehouseConfig
 from warehouse.models.feature_statistics import Sample, record_sample

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.launch.jobs import make_warehouse
-from tests.trainer.launch.test_chaos_servers import OPTIONS
+from tests.trainer.job.launch.jobs import make_warehouse
+from tests.trainer.job.launch.test_chaos_servers import OPTIONS
 
 #: In a mount namespace of its own, whose shared memory is small, as in a container without --shm-size.
 SMALL = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size="$0" tmpfs /dev/shm && exec "$@"')

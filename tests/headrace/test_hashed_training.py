@@ -15,7 +15,7 @@ import pytest
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, read_newest
 from tests.support.host_steps import check_hosts_train
 from tests.support.parameter_servers import thread_servers
-from trainer.launch.local_servers import LocalServers
+from trainer.job.launch.local_servers import LocalServers
 
 HASHED = {
     "overlap": {"capacity": 40, "expire_after_steps": 6},

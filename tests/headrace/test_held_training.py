@@ -8,7 +8,7 @@ import pytest
 
 from headrace.cli.main import run
 from tests.headrace.conftest import UNTRIED
-from tests.trainer.launch.jobs import make_warehouse
+from tests.trainer.job.launch.jobs import make_warehouse
 
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ def test_divergence_holds_until_a_release(headrace, home):
 
 @pytest.mark.soak
 def test_a_job_goes_on_after_its_data_is_repaired_and_its_hold_released(headrace, home, tmp_path, monkeypatch):
-    from trainer.launch import training_job
+    from trainer.job.launch import training_job
 
     stored = sorted((tmp_path / "log").rglob("*.parquet"))[-1]
     content = stored.read_bytes()

@@ -19,8 +19,8 @@ import pytest
 from headrace.screens.hot_rows import hot_row_lines
 from tests.conftest import ROOT
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, read_newest
-from trainer.embedding.hot_figures import HotFigures
-from trainer.launch.local_servers import LocalServers
+from trainer.job.launch.local_servers import LocalServers
+from trainer.tables.hot_figures import HotFigures
 
 HOT = {"user": 40, "overlap": 12}
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.cli.main import run
 from tests.headrace.conftest import UNTRIED
-from tests.trainer.launch.jobs import make_warehouse
+from tests.trainer.job.launch.jobs import make_warehouse
 
 
 @pytest.fixture

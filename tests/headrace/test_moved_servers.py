@@ -16,9 +16,9 @@ from tests.conftest import ROOT
 from tests.headrace.test_lost_servers import server_processes
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, served  # noqa: F401 (a fixture)
 from tests.support.processes import PATIENCE_SECS, free_port, wait_until
-from trainer.control.job_files import JobFiles
+from trainer.job.control.job_files import JobFiles
 from trainer.planning.plan import PartitionPlan
-from trainer.runs.lock import run_lock
+from trainer.run.progress.lock import run_lock
 from trainer.servers.move_documents import MoveFiles, MoveReport, TrainingServers, new_id
 
 #: A place for each id, so that bits do not depend on the number of servers.
@@ -58,7 +58,7 @@ def test_a_run_in_a_bucket_is_refused_with_the_next_step(served):  # noqa: F811
     ],
 )
 def test_servers_that_cannot_be_are_refused(served, tmp_path, servers, problem):  # noqa: F811
-    from trainer.flight.addresses import Address
+    from trainer.wire.flight.addresses import Address
 
     files = MoveFiles.of_run(tmp_path)
     with run_lock(files.folder):

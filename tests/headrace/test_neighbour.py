@@ -17,8 +17,8 @@ from tests.conftest import ROOT
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, served  # noqa: F401 (a fixture)
 from tests.support.neighbour import ATTEMPTS
 from tests.support.processes import PATIENCE_SECS
-from trainer.control.job_files import JobFiles
-from trainer.launch import local_servers
+from trainer.job.control.job_files import JobFiles
+from trainer.job.launch import local_servers
 
 
 @contextmanager

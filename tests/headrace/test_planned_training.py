@@ -131,7 +131,7 @@ def test_a_slice_trains_with_the_stacks_of_a_plan_and_says_the_rest(planned, tmp
         return made[-1]
 
     engines = []
-    monkeypatch.setattr("trainer.embedding.tpu.connected_slice.connect", connect)
+    monkeypatch.setattr("trainer.tables.tpu.connected_slice.connect", connect)
     plan = read_plan(planned.plan.read_bytes(), "plan")
     apart = tmp_path / "apart.json"
     apart.write_bytes(plan_bytes(PartitionPlan(plan.cores, plan.tables, (("user",), ("overlap",)))))

@@ -20,7 +20,7 @@ from trainer.planning.plan_document import read_about, read_plan
 from trainer.planning.plan_report import PlanReport, WayReport
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.valencies import VALENCY_BOUNDS
-from trainer.training.run_statistics import STATISTICS, NamedStatistics, RunStatistics
+from trainer.run.progress.run_statistics import STATISTICS, NamedStatistics, RunStatistics
 
 CLASSES = len(VALENCY_BOUNDS)
 

@@ -15,7 +15,7 @@ import pytest
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, served  # noqa: F401 (a fixture)
 from tests.support.drained_server import DrainedServer
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.launch.test_preempted_servers import drained_servers
+from tests.trainer.job.launch.test_preempted_servers import drained_servers
 from trainer.servers.server_status import read_status
 from transforms.errors import HeadraceError
 

@@ -17,10 +17,10 @@ from headrace.cli.main import run
 from tests.headrace.conftest import UNTRIED
 from tests.support.metadata_server import MetadataServer
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.launch.jobs import make_warehouse
-from trainer.control.controller_client import ControllerClient
-from trainer.control.job_files import JobFiles
-from trainer.launch.job_spec import JobSpec
+from tests.trainer.job.launch.jobs import make_warehouse
+from trainer.job.control.controller_client import ControllerClient
+from trainer.job.control.job_files import JobFiles
+from trainer.job.launch.job_spec import JobSpec
 from trainer.scheduling.transitions import JobState
 from transforms.errors import HeadraceError
 

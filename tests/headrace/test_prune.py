@@ -11,8 +11,8 @@ import pytest
 from tests.headrace.test_checkpoints import GOLDENS
 from tests.trainer.synthetic import Synthetic, config
 from trainer.planning.kept_importance import kept_importance, total_share, unpruned_share
-from trainer.training.kept_rows import newest_kept_rows
-from trainer.training.loop import train
+from trainer.run.loop import train
+from trainer.run.weights.kept_rows import newest_kept_rows
 
 pytest.importorskip("tensorflow")
 

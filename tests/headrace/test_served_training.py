@@ -15,8 +15,8 @@ import pytest
 
 from tests.support.host_steps import check_hosts_train
 from tests.support.parameter_servers import ThreadServer, thread_servers
-from trainer.launch.local_servers import LocalServers
-from trainer.training.saved_run import read_newest_run
+from trainer.job.launch.local_servers import LocalServers
+from trainer.run.weights.saved_run import read_newest_run
 
 _BETWEEN_KILLS_SECS = 0.7
 OPTIONS = {"deep": True, "linear": True, "passes": 1, "batch_rows": 64, "embedding_learning_rate": 0.01, "dense_learning_rate": 0.003,

@@ -98,10 +98,10 @@ def test_towers_are_made_of_a_trained_run(trained, tmp_path, monkeypatch):
 
     warehouse = Warehouse.open(WarehouseConfig(str(tmp_path / "home")))
     solution, model = read_solution(warehouse, "second"), load_trained(str(tmp_path / "home" / "runs" / "second-v1"))
-    from trainer.reading.batches import make_batches
-    from trainer.reading.stream import fragment_stream
-    from trainer.runs.identity import in_time_order
-    from trainer.training.preparation import fragment_refs
+    from trainer.run.preparation.preparation import fragment_refs
+    from trainer.run.progress.identity import in_time_order
+    from trainer.run.reading.batches import make_batches
+    from trainer.run.reading.stream import fragment_stream
 
     refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
     read = partial(read_fragment, warehouse.storage, solution, rows=True)

@@ -33,7 +33,7 @@ def on_slice(monkeypatch):
         asked.append((name, settings.default_max_ids, settings.default_max_unique_ids))
         return EmulatedSlice(2, settings=settings)
 
-    monkeypatch.setattr("trainer.embedding.tpu.connected_slice.connect", connect)
+    monkeypatch.setattr("trainer.tables.tpu.connected_slice.connect", connect)
     return asked
 
 

@@ -20,15 +20,15 @@ from tests.support.certificates import make_certificates
 from tests.support.host_steps import check_hosts_train
 from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import end, start, wait_until
-from tests.trainer.embedding.ps.random_batches import FEATURES, train
-from tests.trainer.embedding.tpu.engines import assert_same
-from trainer.control.job_files import JobFiles
-from trainer.embedding import CpuEngine
-from trainer.flight.addresses import Address
-from trainer.launch.local_servers import LocalServers
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
+from tests.trainer.tables.tpu.engines import assert_same
+from trainer.job.control.job_files import JobFiles
+from trainer.job.launch.local_servers import LocalServers
 from trainer.servers.run_servers import RunServers
 from trainer.servers.server_status import read_status
 from trainer.servers.tls import client_tls, server_tls
+from trainer.tables import CpuEngine
+from trainer.wire.flight.addresses import Address
 
 _BETWEEN_KILLS_SECS = 0.5
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tests.simulation.event_loop import EventLoop
-from trainer.document_field import DocumentField
+from trainer.options.document_field import DocumentField
 from trainer.scheduling.advance import advance, start_job
 from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import (

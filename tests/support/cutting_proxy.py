@@ -9,8 +9,8 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 
-from trainer.flight.addresses import LOOPBACK, Address
-from trainer.flight.connections import listen
+from trainer.wire.flight.addresses import LOOPBACK, Address
+from trainer.wire.flight.connections import listen
 
 #: After how many bytes a connection is cut, in both directions together; None: not at all.
 Cut = Callable[[], int | None]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.support.processes import PATIENCE_SECS, free_port, wait_until
-from trainer.flight.addresses import Address
+from trainer.wire.flight.addresses import Address
 
 
 class DrainedServer:

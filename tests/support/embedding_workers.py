@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import PATIENCE_SECS
-from trainer.embedding import FeatureSpec
-from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.ps.server_link import ConnectWorker
-from trainer.embedding.worker.engine import WorkerEngine
-from trainer.flight.addresses import LOOPBACK, Address
-from trainer.flight.connections import listen
 from trainer.planning.plan import PartitionPlan
 from trainer.servers.client_updates import Greeting
 from trainer.servers.embedding_worker import EmbeddingWorker
 from trainer.servers.service import ServerService, ServiceLimits
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
+from trainer.tables import FeatureSpec
+from trainer.tables.routes.servers.server_link import ConnectWorker
+from trainer.tables.routes.workers.engine import WorkerEngine
+from trainer.tables.stores.hashed.limits import TableLimits
+from trainer.wire.flight.addresses import LOOPBACK, Address
+from trainer.wire.flight.connections import listen
 
 
 class ThreadWorker:

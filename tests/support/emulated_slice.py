@@ -16,15 +16,15 @@ import tensorflow as tf
 from tensorflow.python.distribute import mirrored_run
 
 from tests.support.optimizer_formulas import reference
-from trainer.embedding import FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.sparse_core import SparseCoreSettings
-from trainer.embedding.tpu.engine import TpuEngine
-from trainer.embedding.tpu.planned_strategy import PlannedSlice, planned_strategy
-from trainer.embedding.tpu.slices import DenseStep, StepInputs
-from trainer.embedding.tpu.sparse_core_engine import SparseCoreEngine
-from trainer.embedding.tpu.table_states import PARAMETERS
-from trainer.embedding.tpu.tpu_embedding_engine import TpuEmbeddingEngine
-from trainer.embedding.tpu.training_loop import replica_elements
+from trainer.tables import FeatureSpec, IdBatch, TableSpec
+from trainer.tables.sparse_core import SparseCoreSettings
+from trainer.tables.tpu.engine import TpuEngine
+from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
+from trainer.tables.tpu.slices import DenseStep, StepInputs
+from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
+from trainer.tables.tpu.table_states import PARAMETERS
+from trainer.tables.tpu.tpu_embedding_engine import TpuEmbeddingEngine
+from trainer.tables.tpu.training_loop import replica_elements
 
 
 class _EmulatedDevices(TpuEngine):
@@ -115,7 +115,7 @@ class EmulatedTpuEmbeddingEngine(_EmulatedDevices, TpuEmbeddingEngine):
 
 
 class EmulatedSlice:
-    """A :class:`~trainer.embedding.tpu.slices.TpuSlice`; without ``sparse_cores`` one of v2 to v4."""
+    """A :class:`~trainer.tables.tpu.slices.TpuSlice`; without ``sparse_cores`` one of v2 to v4."""
 
     def __init__(self, replicas: int = 2, *, sparse_cores: int = 4, settings: SparseCoreSettings | None = None) -> None:
         self.replicas, self.sparse_cores = replicas, sparse_cores
@@ -187,7 +187,7 @@ class EmulatedSlice:
                 self._run(update, dense_of(self._run(look_up, step), step))
 
         def pipelined(steps):
-            """The order of TensorFlow's pipelining pass: see tests/trainer/embedding/tpu/test_training_loop.py."""
+            """The order of TensorFlow's pipelining pass: see tests/trainer/tables/tpu/test_training_loop.py."""
             looked_up = self._run(look_up, steps[0])
             for k, step in enumerate(steps):
                 found = dense_of(looked_up, step)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.processes import PATIENCE_SECS, free_port
-from trainer.flight.addresses import Address
+from trainer.wire.flight.addresses import Address
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainer.embedding.ps.frames import Header
+from trainer.tables.routes.servers.frames import Header
 from trainer.wire.frames import FrameHeader, WireProtocol, checksum_of
 
 #: The number of the connections of tests that write their bytes themselves.

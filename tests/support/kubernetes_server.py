@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.kubernetes_schemas import check_object
-from trainer.flight.addresses import Address
+from trainer.wire.flight.addresses import Address
 
 TOKEN = "token-of-the-service-account"
 

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.frames import Kind, write_document
 from trainer.errors import ServerLost
-from trainer.flight.addresses import Address
 from trainer.servers.client_updates import Greeting, attempt_number
 from trainer.servers.server_status import read_status
 from trainer.servers.session_roles import SessionRole
+from trainer.tables.routes.servers import row_messages as messages
+from trainer.tables.routes.servers.frames import Kind, write_document
 from trainer.wire.byte_streams import receive_into
+from trainer.wire.flight.addresses import Address
 from trainer.wire.frames import HEADER_BYTES, FrameOrder, WireProtocol, read_frame_header
 from transforms.errors import HeadraceError
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainer.embedding import FTRL, SGD, Adagrad, AdagradMomentum, Adam, RowWiseAdagrad
+from trainer.tables import FTRL, SGD, Adagrad, AdagradMomentum, Adam, RowWiseAdagrad
 
 
 def reference(optimizer, w, slots, g, rate):
-    """One update of rows, [..., dim] with slots [..., slots * dim]: the formulas of ``trainer.embedding.optimizers``, as written there."""
+    """One update of rows, [..., dim] with slots [..., slots * dim]: the formulas of ``trainer.tables.optimizers``, as written there."""
     g = np.clip(g, *(-np.inf if optimizer.clip_gradient_min is None else optimizer.clip_gradient_min,
                      np.inf if optimizer.clip_gradient_max is None else optimizer.clip_gradient_max))  # fmt: skip
     decay = optimizer.weight_decay_factor or 0.0

@@ -8,18 +8,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.processes import PATIENCE_SECS
-from trainer.embedding import FeatureSpec
-from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.server_link import Connect
-from trainer.flight.addresses import LOOPBACK
-from trainer.flight.connections import listen
 from trainer.planning.plan import PartitionPlan
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.service import ServerService, ServiceLimits
 from trainer.servers.tcp_link import LinkOptions, connect_to
+from trainer.tables import FeatureSpec
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.server_link import Connect
+from trainer.tables.stores.hashed.limits import TableLimits
+from trainer.wire.flight.addresses import LOOPBACK
+from trainer.wire.flight.connections import listen
 
 #: How soon a reader of a snapshot must connect again.
 _RETURN_SECS = 3.0

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tests.support.optimizer_formulas import reference
-from trainer.embedding import CpuEngine, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.feature_counts import FeatureCounts
 from trainer.planning.valencies import VALENCY_BOUNDS
+from trainer.tables import CpuEngine, FeatureSpec, IdBatch, TableSpec
+from trainer.tables.feature_counts import FeatureCounts
 
 
 class ReferenceTables:

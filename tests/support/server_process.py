@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 
 from tests.support.forked_process import ForkedProcess, fork_for_each_line
-from trainer.embedding import SGD, TableSpec
-from trainer.embedding.cpu.layout import TableOrigin
-from trainer.embedding.engine import ChangedRows
-from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
-from trainer.embedding.ps.table_documents import held_tables
-from trainer.flight.addresses import Address
-from trainer.flight.connections import listen
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.service import ServerService
+from trainer.tables import SGD, TableSpec
+from trainer.tables.engine import ChangedRows
+from trainer.tables.kernels.layout import TableOrigin
+from trainer.tables.routes.servers.row_messages import RowGradients, RowNumbers
+from trainer.tables.routes.servers.table_documents import held_tables
+from trainer.wire.flight.addresses import Address
+from trainer.wire.flight.connections import listen
 
 
 class ServerProcess(ForkedProcess):

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from tests.support.forked_process import ForkedProcess, fork_for_each_line
 from tests.support.processes import PATIENCE_SECS
-from trainer.flight.addresses import Address
-from trainer.flight.connections import listen
-from trainer.launch.worker_process import WorkerOptions, serve_worker, warm_up
+from trainer.job.launch.worker_process import WorkerOptions, serve_worker, warm_up
+from trainer.wire.flight.addresses import Address
+from trainer.wire.flight.connections import listen
 
 
 class WorkerProcess(ForkedProcess):

@@ -15,11 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tpu_aot.preprocessing_case import EVENTS, SEED, STACK, features
-from trainer.embedding.engine import IdBatch
-from trainer.embedding.sparse_core import SparseCoreSettings
-from trainer.embedding.tpu.planned_strategy import PlannedSlice, planned_strategy
-from trainer.embedding.tpu.sparse_core_engine import SparseCoreEngine, clear_overflow
-from trainer.embedding.tpu.table_states import PARAMETERS, initial_arrays
+from trainer.tables.engine import IdBatch
+from trainer.tables.sparse_core import SparseCoreSettings
+from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
+from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine, clear_overflow
+from trainer.tables.tpu.table_states import PARAMETERS, initial_arrays
 
 #: The value of positions that pad the ids.
 _PADDING = np.iinfo(np.int32).max

@@ -7,7 +7,7 @@ import re
 import sys
 
 from tests.tpu_aot.sparse_core_step import lower_update
-from trainer.embedding import optimizers
+from trainer.tables import optimizers
 from trainer.tpu_check.sparse_core_count import set_sparse_cores
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from tests.tpu_aot.sparse_core_step import lower_update
-from trainer.embedding import optimizers as specs
-from trainer.embedding.optimizers import Optimizer
-from trainer.embedding.tensorflow_optimizers import OWN_FIELD
+from trainer.tables import optimizers as specs
+from trainer.tables.optimizers import Optimizer
+from trainer.tables.tensorflow_optimizers import OWN_FIELD
 from trainer.tpu_check.sparse_core_count import set_sparse_cores
 
 _SPARSE_CORES = 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainer.embedding import SGD, FeatureSpec, TableSpec
+from trainer.tables import SGD, FeatureSpec, TableSpec
 
 EVENTS, SEED = 16, 5
 STACK = "one_three_two"

@@ -7,11 +7,11 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.tpu.tpu_embedding_v3 import PartitionedCsrFormatTensor
 
-from trainer.embedding import to_tensorflow
-from trainer.embedding.optimizers import Optimizer
-from trainer.embedding.spec import FeatureSpec, TableSpec
-from trainer.embedding.tpu.planned_strategy import PlannedSlice, planned_strategy
-from trainer.embedding.tpu.traced_tables import TracedArray
+from trainer.tables import to_tensorflow
+from trainer.tables.optimizers import Optimizer
+from trainer.tables.spec import FeatureSpec, TableSpec
+from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
+from trainer.tables.tpu.traced_tables import TracedArray
 
 
 def lower_update(optimizer: Optimizer, *, dim: int) -> str:

@@ -7,10 +7,10 @@ from functools import cache
 import pytest
 
 from tests.trainer.tpu_check.models import dlrm
-from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.model.heads import BINARY, Head
 from trainer.model.task_heads import TaskHeads
-from trainer.topology import Topology
+from trainer.options.topology import Topology
+from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tpu_check.check import SliceCheck, check_slice
 from trainer.tpu_check.environment import TpuEnvironment
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.processes import PATIENCE_SECS
 from tests.tpu_aot.preprocessing_case import EVENTS, SEED, features
-from tests.trainer.embedding.test_engine import batch_of
-from trainer.embedding import CpuEngine, IdBatch
-from trainer.embedding.partitioned.engine import PartitionedEngine
-from trainer.embedding.sparse_core import SparseCoreSettings
+from tests.trainer.tables.test_engine import batch_of
+from trainer.tables import CpuEngine, IdBatch
+from trainer.tables.routes.partitioned.engine import PartitionedEngine
+from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tpu_check.environment import TpuEnvironment
 
 pytestmark = pytest.mark.tpu_aot

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.processes import PATIENCE_SECS
-from trainer.embedding import FeatureSpec, TableSpec, optimizers
-from trainer.embedding.tpu.unsupported import refuse_for_sparse_core
 from trainer.errors import UnsupportedSetting
+from trainer.tables import FeatureSpec, TableSpec, optimizers
+from trainer.tables.tpu.unsupported import refuse_for_sparse_core
 from trainer.tpu_check.environment import TpuEnvironment
 
 pytestmark = pytest.mark.tpu_aot

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.trainer.synthetic import Synthetic, config, fragment_table
-from trainer.runs.data_changes import ChangePolicy
+from trainer.run.progress.data_changes import ChangePolicy
 from warehouse.tables.table import Overlay
 
 
@@ -86,7 +86,7 @@ class Log(Synthetic):
 
     def train(self, run_dir: Path, **options: Any) -> Any:
         """Train on the log as it stands; ``stop`` and ``progress`` are those of the trainer, others of its options or policy."""
-        from trainer.training.loop import train
+        from trainer.run.loop import train
 
         changes = ChangePolicy(options.pop("accept_changed", False), options.pop("train_labels", False))
         stop, progress = options.pop("stop", None), options.pop("progress", None)

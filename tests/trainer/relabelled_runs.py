@@ -16,26 +16,26 @@ from tests.trainer.late_log import Log
 from tests.trainer.synthetic import config
 from tests.trainer.thread_exchange import on_hosts
 from trainer.checkpoints.publish import publish
-from trainer.control.job_files import JobFiles
-from trainer.embedding.batch_sampler import BatchSampler
-from trainer.host.attempt import Attempt, AttemptTools, TrainedState
-from trainer.host.job_data import JobData
-from trainer.host.snapshots import take_snapshot
-from trainer.host.unit_gate import UnitGate
-from trainer.launch.checkpoint_publisher import facts_of
-from trainer.launch.training_job import PlanOptions, make_job
-from trainer.reading.unit_buffer import UnitBuffer
-from trainer.reading.unit_fetching import LOCAL, LocalFetcher
-from trainer.reading.unit_reader import UnitReader
-from trainer.runs.data_changes import ChangePolicy
+from trainer.job.control.job_files import JobFiles
+from trainer.job.host.attempt import Attempt, AttemptTools, TrainedState
+from trainer.job.host.job_data import JobData
+from trainer.job.host.snapshots import take_snapshot
+from trainer.job.host.unit_gate import UnitGate
+from trainer.job.launch.checkpoint_publisher import facts_of
+from trainer.job.launch.training_job import PlanOptions, make_job
+from trainer.run import loop
+from trainer.run.preparation.job_plan import JobPlan
+from trainer.run.preparation.preparation import prepare_run
+from trainer.run.progress.data_changes import ChangePolicy
+from trainer.run.reading.unit_buffer import UnitBuffer
+from trainer.run.reading.unit_fetching import LOCAL, LocalFetcher
+from trainer.run.reading.unit_reader import UnitReader
+from trainer.run.weights.run_state import RunProgress
+from trainer.run.weights.saved_run import SavedRun, read_newest_run
+from trainer.run.weights.step_pipeline import StepPipeline
 from trainer.scheduling.job import JobSettings
 from trainer.scheduling.orders import BEGINNING, Commit, StartEpoch
-from trainer.training import loop
-from trainer.training.job_plan import JobPlan
-from trainer.training.preparation import prepare_run
-from trainer.training.run_state import RunProgress
-from trainer.training.saved_run import SavedRun, read_newest_run
-from trainer.training.step_pipeline import StepPipeline
+from trainer.tables.statistics.batch_sampler import BatchSampler
 
 Event = tuple[str, int]
 

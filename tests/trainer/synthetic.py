@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trainer.config import TrainConfig
+from trainer.options.config import TrainConfig
 from transforms.graphs.graph import RawColumn, component_document
 from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
 from warehouse.solution.parts import ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
@@ -110,7 +110,7 @@ def config(run_dir: Path | str, **options: Any) -> TrainConfig:
 
 def main(run_dir: str, options: str, batches: str) -> None:
     """Train, printing one JSON line an event of the run, flushed."""
-    from trainer.training.loop import TrainEvent, train
+    from trainer.run.loop import TrainEvent, train
 
     left = itertools.count(int(batches) - 1, -1)
 

@@ -9,8 +9,8 @@ from dataclasses import fields
 import pytest
 
 from tests.conftest import ROOT
-from trainer.combinations import REFUSALS, Setup, check_setup, place_of, refusal_of
 from trainer.errors import ConfigError
+from trainer.options.combinations import REFUSALS, Setup, check_setup, place_of, refusal_of
 
 _PAGE = ROOT / "docs" / "combinations.md"
 _BEGIN, _END = "<!-- begin -->\n", "<!-- end -->\n"

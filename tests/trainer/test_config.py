@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from trainer.config import TrainConfig
 from trainer.errors import ConfigError
-from trainer.trial_record import TrialRow
+from trainer.options.config import TrainConfig
+from trainer.options.trial_record import TrialRow
 
 
 @pytest.mark.parametrize(

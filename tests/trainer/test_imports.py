@@ -8,7 +8,7 @@ import pytest
 
 import trainer
 
-LIGHT = "trainer trainer.reading.stream trainer.reading.batches trainer.checkpoints.checkpoint trainer.model.metrics trainer.embedding trainer.data.ledger trainer.runs.epochs trainer.training.loop trainer.serving.trained"
+LIGHT = "trainer trainer.run.reading.stream trainer.run.reading.batches trainer.checkpoints.checkpoint trainer.model.metrics trainer.tables trainer.run.progress.ledger trainer.run.progress.epochs trainer.run.loop trainer.serving.trained"
 
 
 def loaded_by(modules: str, more: str = "pass") -> set[str]:
@@ -24,12 +24,12 @@ def test_light_modules_load_neither_tensorflow_nor_beam():
     """The loop and trained models load TensorFlow only once there is something to compute."""
     loaded = loaded_by(LIGHT, "import trainer; [getattr(trainer, name) for name in trainer.__all__]")
     assert not loaded & {"tensorflow", "keras", "apache_beam", "pandas", "sklearn"}
-    assert "trainer.training.loop" in loaded
+    assert "trainer.run.loop" in loaded
 
 
 def test_a_job_is_launched_without_tensorflow():
     """The command that starts a job leaves the model to its hosts; it loads TensorFlow only to compare options."""
-    names = "headrace.cli.train headrace.cli.training_jobs headrace.cli.chaos trainer.launch.supervisor trainer.launch.training_job trainer.choosing.choose"
+    names = "headrace.cli.train headrace.cli.training_jobs headrace.cli.chaos trainer.job.launch.supervisor trainer.job.launch.training_job trainer.run.choosing.choose"
     assert not loaded_by(names) & {"tensorflow", "keras", "apache_beam"}
 
 
@@ -44,7 +44,7 @@ def test_the_decisions_of_a_job_load_no_arrays():
 def test_a_controller_and_its_members_load_no_model_and_no_database():
     """Readers and the controller start in less than a second."""
     names = "open_controller controller_service controller_client membership"
-    loaded = loaded_by(" ".join(f"trainer.control.{name}" for name in names.split()))
+    loaded = loaded_by(" ".join(f"trainer.job.control.{name}" for name in names.split()))
     assert not loaded & {"tensorflow", "keras", "apache_beam", "sqlalchemy", "pandas", "polars", "numba", "sklearn"}
     assert "pyarrow.flight" in loaded
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.errors import ConfigError
-from trainer.pruning_options import METRICS, RESETS, GroupOptions, PruningOptions
+from trainer.options.pruning import METRICS, RESETS, GroupOptions, PruningOptions
 
 anything = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3), max_leaves=6)  # fmt: skip
 names = st.sampled_from([*PruningOptions.__dataclass_fields__, "other"])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.errors import ConfigError
-from trainer.topology import GENERATIONS, Topology
+from trainer.options.topology import GENERATIONS, Topology
 
 GIB = 1 << 30
 

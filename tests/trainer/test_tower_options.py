@@ -7,9 +7,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
-from trainer.config import TrainConfig
 from trainer.errors import ConfigError
-from trainer.tower_options import TowerOptions, check_towers
+from trainer.options.config import TrainConfig
+from trainer.options.towers import TowerOptions, check_towers
 
 TOWERS = [["a"], ["b", "c"]]
 

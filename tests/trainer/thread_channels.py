@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tests.support.processes import PATIENCE_SECS
-from trainer.host.channels import ChannelName, Channels
+from trainer.job.host.channels import ChannelName, Channels
 
 
 class ThreadChannel:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.processes import PATIENCE_SECS
-from trainer.embedding.partitioned.core_threads import CoreThreads, ThreadExchange
+from trainer.tables.routes.partitioned.core_threads import CoreThreads, ThreadExchange
 
 
 def on_hosts(hosts: int, work: Callable[[ThreadExchange], Any]) -> list[Any]:

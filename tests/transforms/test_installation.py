@@ -27,8 +27,10 @@ IMPORTS_BY_NAME = {
 def test_the_packages_of_a_checkout_have_their_own_names() -> None:
     assert (installation.ROOT, installation.IS_WHEEL) == (ROOT, False)
     assert set(PACKAGES) == {*PARTS, "headrace"}
-    assert own_module("trainer.config") == "trainer.config"
-    assert checkout_name("headrace.trainer.config") == checkout_name("trainer.config") == "trainer.config"
+    assert own_module("trainer.options.config") == "trainer.options.config"
+    assert (
+        checkout_name("headrace.trainer.options.config") == checkout_name("trainer.options.config") == "trainer.options.config"
+    )
     assert checkout_name("headrace.cli.main") == "headrace.cli.main"
     assert checkout_name("trainer_of_mine.config") == "trainer_of_mine.config"
 
@@ -41,12 +43,12 @@ def test_a_wheel_has_them_below_headrace(tmp_path: Path) -> None:
     file.write_bytes((ROOT / "transforms" / "installation.py").read_bytes())
     names = runpy.run_path(str(file), run_name="headrace.transforms.installation")
     assert (names["ROOT"], names["IS_WHEEL"], names["PACKAGES"]) == (tmp_path, True, ("headrace",))
-    for name in ("trainer.config", "transforms"):
+    for name in ("trainer.options.config", "transforms"):
         assert names["own_module"](name) == f"headrace.{name}"
         assert names["checkout_name"](f"headrace.{name}") == name
     assert names["own_module"]("numpy.linalg") == "numpy.linalg"
-    assert names["is_foreign_namesake"]("trainer.config")
-    assert not names["is_foreign_namesake"]("headrace.trainer.config")
+    assert names["is_foreign_namesake"]("trainer.options.config")
+    assert not names["is_foreign_namesake"]("headrace.trainer.options.config")
 
 
 def test_all_agree_on_the_parts() -> None:

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.cli.options.quantities import bytes_of
-from trainer.control.messages import check_role
-from trainer.launch.fleet_store import Submission
+from trainer.job.control.messages import check_role
+from trainer.job.launch.fleet_store import Submission
 from trainer.scheduling.events import Role, RoleKind
 from transforms import Model
 from transforms.errors import DataError, InputError

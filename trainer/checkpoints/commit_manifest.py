@@ -13,8 +13,8 @@ from trainer.checkpoints.host_steps import StepsByHost
 from trainer.checkpoints.manifest import other_format, signed_text, verified_document
 from trainer.checkpoints.part_manifest import PartManifest, check_moments
 from trainer.checkpoints.shard_rows import table_slices
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_at, plan_fingerprint, plan_members
 from trainer.scheduling.orders import Commit

@@ -9,8 +9,8 @@ from typing import Any
 
 from trainer.checkpoints.host_steps import StepsByHost
 from trainer.checkpoints.parted_arrays import PartedArrays
-from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
+from trainer.options.document_field import DocumentField
 from transforms.arrays import Array
 from transforms.derived_documents import Omitted
 
@@ -57,7 +57,7 @@ class HostPart:
         carried: the places ``[first, stop)`` in the plan's stream that the host has begun units of and has not trained, ascending.
         ledger: :meth:`SavedCounts.to_document` of the events that this host trained (:class:`trainer.checkpoints.saved_counts.SavedCounts`);
             the array ``ledger`` goes with it. None if events are not counted.
-        labels: the document of the labels as trained (:class:`trainer.data.label_record.LabelRecord`), by rank 0; the array ``labels`` goes
+        labels: the document of the labels as trained (:class:`trainer.run.labels.label_record.LabelRecord`), by rank 0; the array ``labels`` goes
             with it. None if they are not recorded.
         epochs_done: the natural epochs of the run that are finished; a commit may be within one.
         history: the documents of their scores, by rank 0; empty by others.

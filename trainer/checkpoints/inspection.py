@@ -16,8 +16,8 @@ from trainer.checkpoints.retention import kept_commits, recorded_policy, written
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.checkpoints.stored_commit import StoredCommit, StoredFile
-from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
+from trainer.options.document_field import DocumentField
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_fingerprint
 from transforms.arrays import Array

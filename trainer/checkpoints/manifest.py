@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
+from trainer.options.document_field import OPEN, DocumentField
 from transforms.derived_documents import document_of
 from transforms.graphs.encoding import encode
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from trainer.checkpoints.host_part import HostPart, Moment
 from trainer.checkpoints.manifest import CheckpointFile, other_format, signed_text, verified_document
-from trainer.document_field import OPEN
 from trainer.errors import TornCheckpoint
+from trainer.options.document_field import OPEN
 from transforms.derived_documents import document_of
 
 PART_FORMAT = "headrace.part/1"

@@ -45,8 +45,8 @@ from trainer.checkpoints.shard_rows import (
 )
 from trainer.checkpoints.stored_commit import Share, StoredCommit, StoredFile, StoredPart, StoredSlice
 from trainer.checkpoints.table_sections import is_divided, read_sections
-from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
+from trainer.options.document_field import DocumentField
 from trainer.planning.plan import PartitionPlan, TablePlan
 from trainer.scheduling.orders import Commit
 from transforms.arrays import Array

@@ -14,8 +14,8 @@ from trainer.checkpoints.manifest import MANIFEST, canonical_json, parse_json, v
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.run_files import PLANS, RunFiles, commit_name, epochs_of, newest_first
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
+from trainer.options.document_field import OPEN, DocumentField
 from transforms.errors import InputError
 from warehouse.storage.locations import is_gcs
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import TornCheckpoint
+from trainer.options.document_field import OPEN, DocumentField
 from transforms.arrays import Array
 from transforms.derived_documents import Later, document_of, whole
 

@@ -14,8 +14,8 @@ from trainer.checkpoints.npy_bytes import array_from_npy
 from trainer.checkpoints.part_manifest import PartManifest
 from trainer.checkpoints.run_files import RunFiles
 from trainer.checkpoints.shard_rows import check_in_shard, table_slices
-from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
+from trainer.options.document_field import DocumentField
 from trainer.planning.plan import PartitionPlan, Slice
 from transforms.arrays import Array
 

@@ -14,12 +14,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from trainer.config import CALIBRATIONS
-from trainer.document_field import DocumentField
 from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.model.heads import Head
 from trainer.model.metrics import sigmoid
 from trainer.model.task_heads import AnyHead
+from trainer.options.config import CALIBRATIONS
+from trainer.options.document_field import DocumentField
 from transforms.arrays import Array
 from transforms.derived_documents import Form
 
@@ -42,7 +42,7 @@ class Calibration:
     """A piecewise linear map of logits; see :meth:`apply`.
 
     Attributes:
-        kind: one of :data:`trainer.config.CALIBRATIONS`; ``none`` changes no logit.
+        kind: one of :data:`trainer.options.config.CALIBRATIONS`; ``none`` changes no logit.
         events: the events that it was fitted to.
         rarer: those of the rarer label. Below :data:`LEAST_RARER` nothing is fitted, and the kind is ``none``.
         points: logits with their images, both ascending; none if the kind is ``none``.

@@ -7,12 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.config import TrainConfig
 from trainer.model.cross import CrossLayers
 from trainer.model.inputs import InputLayout
 from trainer.model.mlp import Mlp, SeededLayers, random_of, trainable_of
 from trainer.model.task_heads import AnyHead
 from trainer.model.tower_modules import dcn_towers
+from trainer.options.config import TrainConfig
 
 
 class Dcn:

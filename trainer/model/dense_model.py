@@ -14,7 +14,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.config import TrainConfig
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.model.adam import FusedAdam
 from trainer.model.dcn import Dcn
@@ -34,6 +33,7 @@ from trainer.model.newton import DiagonalNewton
 from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.model.tower_training import TrainedTower
 from trainer.model.traced import Traced
+from trainer.options.config import TrainConfig
 from transforms.arrays import Array
 from transforms.errors import listed
 

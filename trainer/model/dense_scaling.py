@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from trainer.config import DenseScale
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout, width_of
+from trainer.options.config import DenseScale
 from transforms.arrays import Array
 from transforms.errors import nearest
 

@@ -13,11 +13,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer.config import TrainConfig
 from trainer.model.dense_model import DenseModel
 from trainer.model.dense_updates import SLOTS, step_rate, updated
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
+from trainer.options.config import TrainConfig
 
 #: The state of the dense part: arrays, variables' values or types, all in one structure.
 DenseState = dict[str, Any]

@@ -11,13 +11,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.interaction import SelfInteraction
 from trainer.model.mlp import Mlp, SeededLayers, random_of, trainable_of
 from trainer.model.task_heads import AnyHead
 from trainer.model.tower_modules import dlrm_towers
+from trainer.options.config import TrainConfig
 
 
 class Dlrm:

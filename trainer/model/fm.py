@@ -14,13 +14,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.interaction import SelfInteraction
 from trainer.model.mlp import Mlp, SeededLayers, trainable_of
 from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.model.tower_modules import TowerModules
+from trainer.options.config import TrainConfig
 
 
 class FactorizationMachine:

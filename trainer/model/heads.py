@@ -20,8 +20,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from trainer.document_field import OPEN, DocumentField
 from trainer.model.metrics import ClassCollector, Collector, RegressionCollector, TaskCollector, sigmoid, softmax
+from trainer.options.document_field import OPEN, DocumentField
 from transforms.analysis.target import MOST_CLASSES, Target, Task
 from transforms.arrays import Array
 from transforms.derived_documents import document_of, whole

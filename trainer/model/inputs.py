@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from trainer.config import TrainConfig
-from trainer.embedding.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
-from trainer.embedding.spec import FeatureSpec, Normal, TableSpec, tables_of
 from trainer.errors import ConfigError, UntrainableInput
 from trainer.model.tower_shapes import tower_shapes
 from trainer.model.unbounded_tables import hashed_tables
 from trainer.model.user_embeddings import described_features
+from trainer.options.config import TrainConfig
+from trainer.tables.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
+from trainer.tables.spec import FeatureSpec, Normal, TableSpec, tables_of
 from transforms.errors import nearest
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 

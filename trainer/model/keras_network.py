@@ -27,13 +27,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.mlp import Mlp
 from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.model.tower_modules import TowerModules
 from trainer.model.user_functions import network_function
+from trainer.options.config import TrainConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import BadLabel, TornCheckpoint
+from trainer.options.document_field import OPEN, DocumentField
 from transforms.arrays import Array
 from transforms.derived_documents import Form, Later, document_of
 

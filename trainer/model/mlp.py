@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.config import TrainConfig
 from trainer.model.task_heads import AnyHead, initial_logits
+from trainer.options.config import TrainConfig
 
 
 class SeededLayers:

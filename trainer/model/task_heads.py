@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from trainer.config import TrainConfig
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.model.heads import Head, LabelFigures, head_of
 from trainer.model.metrics import TasksCollector
+from trainer.options.config import TrainConfig
+from trainer.options.document_field import OPEN, DocumentField
 from transforms.analysis.target import MOST_TASKS, Target
 from transforms.arrays import Array
 from transforms.derived_documents import Named, document_of

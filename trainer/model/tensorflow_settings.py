@@ -5,8 +5,8 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from trainer.config import TrainConfig
 from trainer.errors import ConfigError
+from trainer.options.config import TrainConfig
 
 
 def prepare_tensorflow(config: TrainConfig) -> None:

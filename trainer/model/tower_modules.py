@@ -11,11 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.config import TrainConfig
 from trainer.model.cross import CrossLayers
 from trainer.model.inputs import InputLayout
 from trainer.model.mlp import SeededLayers
 from trainer.model.tower_shapes import TowerShape, TowerShapes, tower_shapes
+from trainer.options.config import TrainConfig
 
 #: The cross layers of a tower of DCN-v2.
 _CROSS_LAYERS = 1

@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainer.config import TrainConfig
-from trainer.embedding.spec import FeatureSpec
-from trainer.embedding.towers.placement import features_of_towers
 from trainer.errors import ConfigError
-from trainer.tower_options import TowerOptions
+from trainer.options.config import TrainConfig
+from trainer.options.towers import TowerOptions
+from trainer.tables.routes.towers.placement import features_of_towers
+from trainer.tables.spec import FeatureSpec
 
 _WHERE = "tower_modules"
 

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer.config import TrainConfig
 from trainer.model.dense_updates import step_rate, updated
 from trainer.model.mlp import trainable_of
 from trainer.model.tower_modules import TowerModules
 from trainer.model.traced import Traced
+from trainer.options.config import TrainConfig
 from transforms.arrays import Array
 
 
 class TrainedTower:
-    """A :class:`~trainer.embedding.towers.tower_module.TowerModule` of a dense model, with the variables and the optimizer that it has there.
+    """A :class:`~trainer.tables.routes.towers.tower_module.TowerModule` of a dense model, with the variables and the optimizer that it has there.
 
     Args:
         towers: the modules of the model.
@@ -58,12 +58,12 @@ class TrainedTower:
         return np.concatenate([np.ravel(one.numpy()) for one in self._weights])
 
     def outputs(self, activations: Array) -> Array:
-        """See :class:`~trainer.embedding.towers.tower_module.TowerModule`."""
+        """See :class:`~trainer.tables.routes.towers.tower_module.TowerModule`."""
         found: Array = self._forward(activations).numpy()
         return found
 
     def gradients(self, activations: Array, by_outputs: Array) -> tuple[Array, Array]:
-        """See :class:`~trainer.embedding.towers.tower_module.TowerModule`."""
+        """See :class:`~trainer.tables.routes.towers.tower_module.TowerModule`."""
         by_activations, *by_weights = self._backward(activations, by_outputs)
         return by_activations.numpy(), np.concatenate([np.ravel(one.numpy()) for one in by_weights])
 
@@ -75,7 +75,7 @@ class TrainedTower:
         return found
 
     def apply(self, gradients: Array) -> None:
-        """See :class:`~trainer.embedding.towers.tower_module.TowerModule`."""
+        """See :class:`~trainer.tables.routes.towers.tower_module.TowerModule`."""
         sizes = [int(np.prod(one.shape)) for one in self._weights]
         parts = np.split(gradients, np.cumsum(sizes)[:-1])
         step = tf.constant(self._updates, tf.float32)

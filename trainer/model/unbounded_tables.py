@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trainer.config import TrainConfig
-from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.errors import ConfigError
-from trainer.hashed_options import HashedOptions
+from trainer.options.config import TrainConfig
+from trainer.options.hashed import HashedOptions
+from trainer.tables.spec import FeatureSpec, TableSpec
+from trainer.tables.stores.hashed.limits import TableLimits
 from transforms.errors import nearest
 
 

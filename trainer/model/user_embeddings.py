@@ -1,7 +1,7 @@
 """Embedding tables that the user describes, with TensorFlow's classes or the light specs.
 
 The option ``embeddings`` names a function without arguments. It returns features by input name: ``FeatureConfig`` of
-``tf.tpu.experimental.embedding``, in any nest that ``TPUEmbedding`` takes, or :class:`~trainer.embedding.spec.FeatureSpec`::
+``tf.tpu.experimental.embedding``, in any nest that ``TPUEmbedding`` takes, or :class:`~trainer.tables.spec.FeatureSpec`::
 
     def tables():
         words = TableSpec("words", 1_000_000, 64, Adagrad(0.05), "mean")
@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.config import TrainConfig
-from trainer.embedding.optimizers import Optimizer
-from trainer.embedding.spec import FeatureSpec
-from trainer.embedding.tensorflow_settings import from_tensorflow, leaves_of
 from trainer.errors import ConfigError
 from trainer.model.user_functions import embeddings_function
+from trainer.options.config import TrainConfig
+from trainer.tables.optimizers import Optimizer
+from trainer.tables.spec import FeatureSpec
+from trainer.tables.tensorflow_settings import from_tensorflow, leaves_of
 from transforms.errors import HeadraceError, nearest
 
 

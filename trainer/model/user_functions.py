@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainer.config import TrainConfig
 from trainer.errors import ConfigError, RunMismatch
+from trainer.options.config import TrainConfig
 from transforms.errors import HeadraceError, nearest
 from transforms.functions.bundle import write_bundle
 from transforms.functions.outside import resolve

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from trainer.document_field import DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.options.document_field import DocumentField
 
 _T = TypeVar("_T")
 _MOST_BYTES = 64 << 20

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainer.errors import ConfigError
-from trainer.hot_options import HotOptions
+from trainer.options.hot_rows import HotOptions
 from trainer.planning.served_lookups import ServedLookups, served_lookups
 from trainer.planning.tables import TableFacts
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import ConfigError
+from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.fingerprinted import Fingerprinted
 from trainer.planning.plan import MOST_CORES, PartitionPlan, TablePlan
 from transforms.derived_documents import document_of

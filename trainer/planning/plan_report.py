@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.planner import Planned
 from trainer.planning.tables import TableFacts
 from trainer.planning.ways import PricedWay, ways_of

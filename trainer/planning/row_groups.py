@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from trainer.errors import ConfigError
-from trainer.pruning_options import GroupOptions
+from trainer.options.pruning import GroupOptions
 
 
 @dataclass(frozen=True, slots=True)

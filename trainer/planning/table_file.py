@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 
-from trainer.document_field import DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.options.document_field import DocumentField
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.tables import FeatureLoad, TableFacts
 

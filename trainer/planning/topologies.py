@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from trainer.errors import ConfigError
+from trainer.options.topology import Topology
 from trainer.planning.plan import MOST_CORES
-from trainer.topology import Topology
 
 _GIB: Final = 1 << 30
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar
 
-from trainer.document_field import DocumentField
+from trainer.options.document_field import DocumentField
 from trainer.scheduling.events import EVENT_TYPES, Event
 from trainer.scheduling.orders import (
     AskPosition,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 
-from trainer.embedding.ps.frames import Header
-from trainer.embedding.ps.server_link import Answer, Request
 from trainer.servers.client_updates import Greeting
 from trainer.servers.row_server import RowServer
+from trainer.tables.routes.servers.frames import Header
+from trainer.tables.routes.servers.server_link import Answer, Request
 
 
 class DirectLink:
-    """See :class:`~trainer.embedding.ps.server_link.ServerLink`. A request is answered when it is sent, which raises its error."""
+    """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`. A request is answered when it is sent, which raises its error."""
 
     def __init__(self, server: RowServer) -> None:
         self._server, self._session = server, server.begin(Greeting())
@@ -20,11 +20,11 @@ class DirectLink:
 
     @property
     def waiting(self) -> int:
-        """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`."""
         return len(self._answers)
 
     def send(self, request: Request) -> None:
-        """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`."""
         reply = self._server.handle(self._session, request.header, b"".join(request.body))
         body = b"".join(reply.body)
         at = 0
@@ -36,7 +36,7 @@ class DirectLink:
         self._answers.append(Answer(Header(reply.kind, len(body), request.number, flags=reply.flags), body))
 
     def receive(self) -> Answer:
-        """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`."""
         return self._answers.popleft()
 
     def close(self) -> None:

@@ -10,19 +10,19 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trainer.embedding.batches import IdBatch
-from trainer.embedding.ps.encoded_values import value_flag
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.frames import Header, Kind, read_document, write_document
-from trainer.embedding.ps.server_link import Connect
-from trainer.embedding.worker import batch_messages as messages
-from trainer.embedding.worker.engine import joined_generation
-from trainer.embedding.worker.table_documents import MEMBERS, WorkerTables
 from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss
 from trainer.servers.client_updates import Greeting
 from trainer.servers.row_server import Reply, Session
 from trainer.servers.server_status import ServerStatus
 from trainer.servers.session_roles import OF_WORKERS, SessionRole, check_allowed
+from trainer.tables.batches import IdBatch
+from trainer.tables.routes.servers.encoded_values import value_flag
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.frames import Header, Kind, read_document, write_document
+from trainer.tables.routes.servers.server_link import Connect
+from trainer.tables.routes.workers import batch_messages as messages
+from trainer.tables.routes.workers.engine import joined_generation
+from trainer.tables.routes.workers.table_documents import MEMBERS, WorkerTables
 from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
@@ -53,7 +53,7 @@ class EmbeddingWorker:
     """Answers requests of many sessions, each of them in order; any thread may call it.
 
     A client that connects again opens its tables, and sends what the servers have not made: see
-    :class:`~trainer.embedding.worker.engine.WorkerEngine`.
+    :class:`~trainer.tables.routes.workers.engine.WorkerEngine`.
 
     Args:
         connect: to the servers.

@@ -12,25 +12,25 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.embedding.batch_checks import check_batch
-from trainer.embedding.cpu.dense_store import DenseStore, one_event
-from trainer.embedding.cpu.memory import PrivateMemory, SharedMemory, no_room
-from trainer.embedding.cpu.undo_log import Found, UndoLog
-from trainer.embedding.engine import ChangedRows, RowValues
-from trainer.embedding.hashed.store import HashedStore
-from trainer.embedding.hashed_counts import HashedCounts
-from trainer.embedding.hashed_history import KeptHistory
-from trainer.embedding.optimizers import slot_width
-from trainer.embedding.pruned.saved_parts import SavedPart
-from trainer.embedding.pruned.store import PrunedStore
-from trainer.embedding.ps.frames import draw_generation
-from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
-from trainer.embedding.ps.table_documents import HeldTables, read_held_tables
-from trainer.embedding.row_store import HeldStore
 from trainer.errors import DamagedMemory, ServerLost
 from trainer.servers.client_updates import MOST_CLIENTS
 from trainer.servers.made_updates import MadeUpdates
 from trainer.servers.table_space import check_room
+from trainer.tables.batch_checks import check_batch
+from trainer.tables.engine import ChangedRows, RowValues
+from trainer.tables.hashed_counts import HashedCounts
+from trainer.tables.hashed_history import KeptHistory
+from trainer.tables.kernels.memory import PrivateMemory, SharedMemory, no_room
+from trainer.tables.kernels.undo_log import Found, UndoLog
+from trainer.tables.optimizers import slot_width
+from trainer.tables.routes.servers.frames import draw_generation
+from trainer.tables.routes.servers.row_messages import RowGradients, RowNumbers
+from trainer.tables.routes.servers.table_documents import HeldTables, read_held_tables
+from trainer.tables.stores.dense.dense_store import DenseStore, one_event
+from trainer.tables.stores.hashed.store import HashedStore
+from trainer.tables.stores.pruned.saved_parts import SavedPart
+from trainer.tables.stores.pruned.store import PrunedStore
+from trainer.tables.stores.row_store import HeldStore
 from transforms.arrays import Array
 from transforms.errors import DataError, HeadraceError
 

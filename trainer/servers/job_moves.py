@@ -16,18 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from trainer.document_field import DocumentField
-from trainer.embedding.exchange import Exchange
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.engine_move import MoveFigures, MoveStage
-from trainer.embedding.ps.served_engine import ServedEngine
-from trainer.embedding.ps.table_copy import TableCopy
 from trainer.errors import ServerLost, TornCheckpoint
-from trainer.flight.addresses import Address
+from trainer.options.document_field import DocumentField
 from trainer.planning.plan_document import plan_at, plan_members
 from trainer.servers.move_checks import check_movable, check_request, taken_over
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
 from trainer.servers.run_servers import RunServers
+from trainer.tables.routes.exchange import Exchange
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
+from trainer.tables.routes.servers.served_engine import ServedEngine
+from trainer.tables.routes.servers.table_copy import TableCopy
+from trainer.wire.flight.addresses import Address
 from transforms.errors import Busy, HeadraceError, InputError, NotFound, StorageError
 
 _LOG = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from trainer.flight.addresses import Address
 from trainer.servers.run_servers import RunServers
 from trainer.servers.server_watch import ServerWatch, WatchedServer, watch_servers
+from trainer.wire.flight.addresses import Address
 
 #: Between looks for a request, and between looks whether a server is back.
 _LOOK_SECS, _WAIT_SECS = 0.5, 0.1

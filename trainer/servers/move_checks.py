@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from trainer.combinations import refusal_of
-from trainer.embedding.partitioned.table_parts import TableParts
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.served_engine import ServedEngine
-from trainer.embedding.ps.stacked_plan import with_stacks
 from trainer.errors import ConfigError
-from trainer.flight.addresses import Address
+from trainer.options.combinations import refusal_of
 from trainer.servers.move_documents import MoveRequest
 from trainer.servers.run_servers import RunServers
+from trainer.tables.routes.partitioned.table_parts import TableParts
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.served_engine import ServedEngine
+from trainer.tables.routes.servers.stacked_plan import with_stacks
+from trainer.wire.flight.addresses import Address
 from transforms.errors import InputError, listed
 
 #: How long a server of a request may take for its first answer.

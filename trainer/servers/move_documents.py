@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from trainer.document_field import STRICT, DocumentField
-from trainer.embedding.ps.engine_move import MoveFigures, MoveStage
 from trainer.errors import ConfigError, TornCheckpoint
-from trainer.flight.addresses import Address
+from trainer.options.document_field import STRICT, DocumentField
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_at, plan_members
-from trainer.runs.lock import run_lock
+from trainer.run.progress.lock import run_lock
+from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
+from trainer.wire.flight.addresses import Address
 from transforms.derived_documents import Form, document_of, whole
 from transforms.documents import Part
 from transforms.errors import Busy, DataError, HeadraceError, InputError, NotFound

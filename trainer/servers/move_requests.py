@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from trainer.embedding.ps.engine_move import MoveFigures, MoveStage
 from trainer.errors import MoveGivenUp
-from trainer.runs.lock import is_locked
+from trainer.run.progress.lock import is_locked
 from trainer.servers.move_documents import MoveFiles, MoveRequest, TrainingServers
+from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
 
 _LOOK_SECS = 0.2
 

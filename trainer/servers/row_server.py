@@ -10,23 +10,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.embedding.cpu.gradients import are_finite
-from trainer.embedding.cpu.outputs import OutputPool
-from trainer.embedding.engine import ChangedRows
-from trainer.embedding.hashed_history import KeptHistory
-from trainer.embedding.pruned.saved_parts import SavedPart
-from trainer.embedding.ps import encoded_values
-from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.frames import Header, Kind, read_object, write_document
-from trainer.embedding.ps.row_messages import RowGradients
-from trainer.embedding.ps.table_documents import read_held_tables
-from trainer.embedding.row_store import KeptSnapshot
 from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, OtherUpdate, ServerLost
 from trainer.servers.client_updates import Greeting, Mode, is_new, missing_updates
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.made_updates import update_digest
 from trainer.servers.server_status import ServerStatus
 from trainer.servers.session_roles import OF_SERVERS, SessionRole, check_allowed
+from trainer.tables.engine import ChangedRows
+from trainer.tables.hashed_history import KeptHistory
+from trainer.tables.kernels.gradients import are_finite
+from trainer.tables.kernels.outputs import OutputPool
+from trainer.tables.routes.servers import encoded_values
+from trainer.tables.routes.servers import row_messages as messages
+from trainer.tables.routes.servers.frames import Header, Kind, read_object, write_document
+from trainer.tables.routes.servers.row_messages import RowGradients
+from trainer.tables.routes.servers.table_documents import read_held_tables
+from trainer.tables.stores.pruned.saved_parts import SavedPart
+from trainer.tables.stores.row_store import KeptSnapshot
 from trainer.wire.frames import Bytes
 from transforms.arrays import Array
 from transforms.errors import DataError

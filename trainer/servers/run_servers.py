@@ -8,22 +8,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
-from trainer.combinations import Setup, check_setup
-from trainer.embedding.hashed_counts import HashedCounts, sum_counts
-from trainer.embedding.hybrid.engine import TieredEngine
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
-from trainer.embedding.ps.server_link import Connect, ConnectWorker
-from trainer.embedding.spec import FeatureSpec
-from trainer.embedding.wire.settings import WireSettings
-from trainer.embedding.worker.engine import WorkerEngine
 from trainer.errors import ConfigError, ServerLost
-from trainer.flight.addresses import Address
+from trainer.options.combinations import Setup, check_setup
 from trainer.planning.plan import PartitionPlan
 from trainer.servers.client_updates import Greeting, Mode, attempt_number, run_of
 from trainer.servers.server_status import ServerStatus, read_status
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
+from trainer.tables.hashed_counts import HashedCounts, sum_counts
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.served_engine import ServedEngine, ServedOptions
+from trainer.tables.routes.servers.server_link import Connect, ConnectWorker
+from trainer.tables.routes.servers.tiered_engine import TieredEngine
+from trainer.tables.routes.workers.engine import WorkerEngine
+from trainer.tables.spec import FeatureSpec
+from trainer.tables.wire.settings import WireSettings
+from trainer.wire.flight.addresses import Address
 
 #: Of plain tables.
 PLAIN = ServedOptions()
@@ -153,9 +153,9 @@ class RunServers:
         options: ServedOptions = PLAIN,
         worker: ConnectWorker | None = None,
     ) -> ServedEngine:
-        """The engine of tables over connections, those to a worker among them; see :data:`~trainer.training.served_weights.MakeEngine`.
+        """The engine of tables over connections, those to a worker among them; see :data:`~trainer.run.weights.served_weights.MakeEngine`.
 
-        Raises :class:`ConfigError` for a combination that :mod:`trainer.combinations` refuses.
+        Raises :class:`ConfigError` for a combination that :mod:`trainer.options.combinations` refuses.
         """
         overlaps = self.mode is Mode.EACH
         check_setup(

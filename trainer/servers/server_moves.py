@@ -11,16 +11,16 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.engine_move import EngineMove, MoveFigures, MoveStage
-from trainer.embedding.ps.served_engine import ServedEngine, ServedOptions
-from trainer.embedding.ps.server_link import Connect
-from trainer.embedding.spec import FeatureSpec
 from trainer.errors import MoveGivenUp, ServerLost
-from trainer.flight.addresses import Address
 from trainer.servers.move_checks import check_movable, check_request, taken_over
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
 from trainer.servers.run_servers import PLAIN, RunServers, go_on
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.engine_move import EngineMove, MoveFigures, MoveStage
+from trainer.tables.routes.servers.served_engine import ServedEngine, ServedOptions
+from trainer.tables.routes.servers.server_link import Connect
+from trainer.tables.spec import FeatureSpec
+from trainer.wire.flight.addresses import Address
 from transforms.errors import HeadraceError, InputError, listed
 
 #: Between looks for a request, and between reports of a move.

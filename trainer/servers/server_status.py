@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from trainer.embedding.hashed_counts import HashedCounts
-from trainer.embedding.ps.frames import Kind, count_at, read_document
-from trainer.embedding.ps.server_link import Request
-from trainer.flight.addresses import Address
 from trainer.servers.client_updates import Greeting
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, TcpLink
+from trainer.tables.hashed_counts import HashedCounts
+from trainer.tables.routes.servers.frames import Kind, count_at, read_document
+from trainer.tables.routes.servers.server_link import Request
+from trainer.wire.flight.addresses import Address
 from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 

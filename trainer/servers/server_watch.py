@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from trainer.embedding.ps.frames import Kind
-from trainer.embedding.ps.server_link import Request
 from trainer.errors import AttemptOver
-from trainer.flight.addresses import Address
 from trainer.servers.client_updates import Greeting
 from trainer.servers.drain import DrainState
 from trainer.servers.run_servers import RunServers
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, TcpLink
+from trainer.tables.routes.servers.frames import Kind
+from trainer.tables.routes.servers.server_link import Request
+from trainer.wire.flight.addresses import Address
 from transforms.errors import HeadraceError
 
 _LOG = logging.getLogger(__name__)

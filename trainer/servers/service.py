@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from trainer.embedding.ps.frames import (
+from trainer.errors import ConfigError, DamagedFrame
+from trainer.servers.byte_budget import ByteBudget
+from trainer.servers.client_updates import GREETING_MEMBERS, Greeting
+from trainer.servers.drain import Drain
+from trainer.servers.row_server import Reply, Session
+from trainer.servers.running_requests import RunningRequests
+from trainer.servers.session_roles import OF_SERVERS, check_allowed
+from trainer.tables.routes.servers.frames import (
     MOST_DOCUMENT_BYTES,
     MOST_GREETING_BYTES,
     Header,
@@ -23,16 +30,9 @@ from trainer.embedding.ps.frames import (
     read_header,
     write_document,
 )
-from trainer.errors import ConfigError, DamagedFrame
-from trainer.flight.addresses import Address, check_token, is_token
-from trainer.flight.connections import Connections, refuse
-from trainer.flight.error_documents import in_one_line, to_bytes
-from trainer.servers.byte_budget import ByteBudget
-from trainer.servers.client_updates import GREETING_MEMBERS, Greeting
-from trainer.servers.drain import Drain
-from trainer.servers.row_server import Reply, Session
-from trainer.servers.running_requests import RunningRequests
-from trainer.servers.session_roles import OF_SERVERS, check_allowed
+from trainer.wire.flight.addresses import Address, check_token, is_token
+from trainer.wire.flight.connections import Connections, refuse
+from trainer.wire.flight.error_documents import in_one_line, to_bytes
 from trainer.wire.frame_stream import STALL_SECS, FrameStream
 from trainer.wire.frames import Bytes, FrameOrder, WireProtocol
 from transforms.errors import DataError, HeadraceError, InputError

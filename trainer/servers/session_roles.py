@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TypeAlias
 
-from trainer.embedding.ps.frames import Kind
 from trainer.errors import ConfigError
+from trainer.tables.routes.servers.frames import Kind
 
 
 class SessionRole(Enum):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainer.embedding.cpu.memory import free_bytes, no_room
-from trainer.embedding.cpu.table_bytes import row_bytes
-from trainer.embedding.hashed.options import CANDIDATE_BYTES, WAYS, bytes_per_row
-from trainer.embedding.ps.table_documents import HeldPruning, HeldTable, HeldTables
+from trainer.tables.kernels.memory import free_bytes, no_room
+from trainer.tables.kernels.table_bytes import row_bytes
+from trainer.tables.routes.servers.table_documents import HeldPruning, HeldTable, HeldTables
+from trainer.tables.stores.hashed.options import CANDIDATE_BYTES, WAYS, bytes_per_row
 
 #: The bytes by which a snapshot marks a row, and by which it keeps a row of a hashed table: its id, place and age.
 _MARK_BYTES, _KEPT_BYTES = 1, 24

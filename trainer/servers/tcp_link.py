@@ -11,7 +11,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from trainer.embedding.ps.frames import (
+from trainer.errors import ConfigError, DamagedFrame, MemoryFull, ServerLost
+from trainer.servers.client_updates import MOST_UNANSWERED, Greeting
+from trainer.servers.session_roles import SessionRole
+from trainer.tables.routes.servers.frames import (
     NUMBERED,
     OPENED_MEMBERS,
     Header,
@@ -22,12 +25,9 @@ from trainer.embedding.ps.frames import (
     text_at,
     write_document,
 )
-from trainer.embedding.ps.server_link import MOST_ANSWER_BYTES, Answer, Connect, ConnectWorker, Request
-from trainer.errors import ConfigError, DamagedFrame, MemoryFull, ServerLost
-from trainer.flight.addresses import Address
-from trainer.flight.error_documents import MOST_ERROR_BYTES, damaged_frame, from_bytes
-from trainer.servers.client_updates import MOST_UNANSWERED, Greeting
-from trainer.servers.session_roles import SessionRole
+from trainer.tables.routes.servers.server_link import MOST_ANSWER_BYTES, Answer, Connect, ConnectWorker, Request
+from trainer.wire.flight.addresses import Address
+from trainer.wire.flight.error_documents import MOST_ERROR_BYTES, damaged_frame, from_bytes
 from trainer.wire.frame_stream import STALL_SECS, FrameStream, StreamEnded
 from trainer.wire.frames import HEADER_BYTES, Bytes, FrameHeader, FrameOrder, WireProtocol
 from transforms.errors import DataError, HeadraceError
@@ -114,7 +114,7 @@ def connect_through(address: Address, options: LinkOptions) -> ConnectWorker:
 
 
 class TcpLink:
-    """See :class:`~trainer.embedding.ps.server_link.ServerLink`.
+    """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`.
 
     A connection whose bytes are damaged is closed, as one that has ended: what was not answered is sent again over a new one.
     Raises :class:`ServerLost` if the server does not answer in time, or if damage does not end.
@@ -136,11 +136,11 @@ class TcpLink:
 
     @property
     def waiting(self) -> int:
-        """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`."""
         return len(self._asked)
 
     def send(self, request: Request) -> None:
-        """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`."""
         self._wait_for_place(request)
         self._asked.append(_Asked(request))
         try:
@@ -160,7 +160,7 @@ class TcpLink:
                 self._reconnect(error)
 
     def receive(self) -> Answer:
-        """See :class:`~trainer.embedding.ps.server_link.ServerLink`."""
+        """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`."""
         while (answer := self._asked[0].answer) is None:
             try:
                 self._take_answer()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.errors import MissingLink, TornCheckpoint
-from trainer.runs.lock import run_lock
+from trainer.run.progress.lock import run_lock
 from trainer.serving.deltas.chain import Link, Position, link_folders, links_to_apply, links_until, read_chain
 from trainer.serving.deltas.commit_weights import WINDOW_BYTES
 from trainer.serving.deltas.served_rows import SERVED, apply_to_rows, open_served

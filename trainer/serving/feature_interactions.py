@@ -7,11 +7,11 @@ from contextlib import closing
 from typing import TypeVar
 
 from trainer.planning.towers.interactions import Interactions, InteractionSum
-from trainer.reading.batches import make_batches
-from trainer.reading.stream import ReadFragment, fragment_stream
-from trainer.runs.identity import check_inputs, identity_of, in_time_order
+from trainer.run.preparation.preparation import fragment_refs
+from trainer.run.progress.identity import check_inputs, identity_of, in_time_order
+from trainer.run.reading.batches import make_batches
+from trainer.run.reading.stream import ReadFragment, fragment_stream
 from trainer.serving.trained import Trained
-from trainer.training.preparation import fragment_refs
 from transforms.errors import InputError
 from warehouse.solution.solution import ReadSolution
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from trainer.checkpoints.local_run import read_file
 from trainer.checkpoints.manifest import parse_json
 from trainer.checkpoints.run_files import commit_name
-from trainer.document_field import DocumentField
 from trainer.errors import LinkRefused, TornCheckpoint
+from trainer.options.document_field import DocumentField
 from trainer.serving.served_model import ServedModel
 
 #: The description; TensorFlow Serving ignores this folder.

@@ -19,7 +19,6 @@ from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectG
 
 from trainer.checkpoints.local_run import delete
 from trainer.checkpoints.not_written import translated_write_errors
-from trainer.embedding.tpu.initial_rows import initial_rows
 from trainer.errors import LinkRefused, TornCheckpoint
 from trainer.serving.deltas.chain import Link, Position
 from trainer.serving.deltas.commit_weights import WINDOW_BYTES
@@ -28,6 +27,7 @@ from trainer.serving.deltas.link_tables import read_dense, removed_stream, set_s
 from trainer.serving.exchange import exchange_folders
 from trainer.serving.saved_model_document import EXTRA, written_document
 from trainer.serving.served_model import ServedModel, ServedTable
+from trainer.tables.tpu.initial_rows import initial_rows
 from transforms.arrays import Array
 from warehouse.storage.durable_files import sync_folder, sync_path
 

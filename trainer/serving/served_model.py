@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from trainer.document_field import DocumentField
-from trainer.embedding.optimizers import SGD
-from trainer.embedding.spec import Constant, Initializer, Normal, Quantization, TableSpec, Uniform
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.options.document_field import DocumentField
 from trainer.serving.deltas.chain import Position
+from trainer.tables.optimizers import SGD
+from trainer.tables.spec import Constant, Initializer, Normal, Quantization, TableSpec, Uniform
 from transforms.arrays import Array
 
 _INITIALIZERS: dict[str, type[Initializer]] = {"constant": Constant, "uniform": Uniform, "normal": Normal}

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer.config import TrainConfig
-from trainer.embedding.batches import IdBatch
-from trainer.embedding.engine import EmbeddingEngine
-from trainer.embedding.spec import Constant, FeatureSpec, TableSpec
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
 from trainer.model.inputs import InputLayout
+from trainer.options.config import TrainConfig
 from trainer.serving.deltas.calibration_arrays import calibration_arrays, calibration_name
 from trainer.serving.deltas.chain import Position
 from trainer.serving.deltas.model_digest import model_digest
 from trainer.serving.served_model import ServedModel, ServedTable
 from trainer.serving.trained import Trained
+from trainer.tables.batches import IdBatch
+from trainer.tables.engine import EmbeddingEngine
+from trainer.tables.spec import Constant, FeatureSpec, TableSpec
 from transforms.arrays import Array
 from transforms.twins.tensors import DenseTensor, TensorColumn, VectorTensor, WeightedTensor, rows_of
 

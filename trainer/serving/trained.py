@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from trainer.config import TrainConfig
 from trainer.model.calibration import Calibration, calibrated
 from trainer.model.inputs import lay_out
 from trainer.model.metrics import AnyScores
-from trainer.reading.batches import make_batches
-from trainer.reading.columns import decode
-from trainer.reading.stream import ReadFragment, fragment_stream
-from trainer.runs.identity import RunIdentity, check_inputs, identity_of, in_time_order
-from trainer.training.frozen_weights import frozen_weights
-from trainer.training.preparation import fragment_refs
-from trainer.training.run_state import RunProgress, Weights
-from trainer.training.saved_run import read_newest_run
+from trainer.options.config import TrainConfig
+from trainer.run.preparation.preparation import fragment_refs
+from trainer.run.progress.identity import RunIdentity, check_inputs, identity_of, in_time_order
+from trainer.run.reading.batches import make_batches
+from trainer.run.reading.columns import decode
+from trainer.run.reading.stream import ReadFragment, fragment_stream
+from trainer.run.weights.frozen_weights import frozen_weights
+from trainer.run.weights.run_state import RunProgress, Weights
+from trainer.run.weights.saved_run import read_newest_run
 from transforms.arrays import Array
 from transforms.errors import NotFound
 from warehouse.solution.solution import ReadSolution

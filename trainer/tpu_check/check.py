@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.errors import CheckFailed
-from trainer.topology import Topology
+from trainer.options.topology import Topology
 from trainer.tpu_check.checked_model import CheckedModel
 from trainer.tpu_check.compiler_errors import Problem, problem_of
 from trainer.tpu_check.devices import Devices, devices_of

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainer.config import TrainConfig
-from trainer.document_field import DocumentField
-from trainer.embedding.sparse_core import SparseCoreSettings
-from trainer.embedding.spec import FeatureSpec
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.model.task_heads import AnyHead, read_head
-from trainer.training.one_engine import joined_features
+from trainer.options.config import TrainConfig
+from trainer.options.document_field import DocumentField
+from trainer.run.weights.one_engine import joined_features
+from trainer.tables.sparse_core import SparseCoreSettings
+from trainer.tables.spec import FeatureSpec
 from transforms.derived_documents import document_of
 from transforms.types import type_document, type_from_document
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainer.topology import Topology
+from trainer.options.topology import Topology
 from trainer.tpu_check.devices import Devices, smallest_slice
 from trainer.tpu_check.stacks import Stack
 

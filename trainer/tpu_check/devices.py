@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainer.embedding.tpu.planned_strategy import PlannedSlice
 from trainer.errors import ConfigError
-from trainer.topology import GENERATIONS, Topology
+from trainer.options.topology import GENERATIONS, Topology
+from trainer.tables.tpu.planned_strategy import PlannedSlice
 
 #: Generations whose TensorCores are devices of their own; a chip of the others is one device.
 _DEVICES_OF_A_CHIP = {"tpu7x": 2}

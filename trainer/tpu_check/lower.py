@@ -17,10 +17,10 @@ import tensorflow as tf
 from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.python.tpu.ops import tpu_ops
 
-from trainer.embedding.tpu.planned_strategy import PlannedSlice, planned_strategy
-from trainer.embedding.tpu.sparse_core_engine import SparseCoreEngine
-from trainer.embedding.tpu.traced_tables import TracedTables
 from trainer.model.dense_step import DensePart
+from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
+from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
+from trainer.tables.tpu.traced_tables import TracedTables
 from trainer.tpu_check.checked_model import CheckedModel
 from trainer.tpu_check.sparse_core_count import set_sparse_cores
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainer.embedding.tpu.placement import Placement
-from trainer.embedding.tpu.planned_strategy import planned_strategy
-from trainer.embedding.tpu.sparse_core_engine import SparseCoreEngine
+from trainer.tables.tpu.placement import Placement
+from trainer.tables.tpu.planned_strategy import planned_strategy
+from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
 from trainer.tpu_check.checked_model import CheckedModel
 from trainer.tpu_check.devices import Devices
 

@@ -1,1 +1,1 @@
-"""Frames with checksums over TCP: what all own protocols between the processes of a job send."""
+"""Bytes between processes: frames with checksums over TCP, and Arrow Flight."""

@@ -83,7 +83,7 @@ def job_folder(run_dir: str, home: str, job_dir: str = "") -> Path:
 
     Raises :class:`InputError` for a home in a bucket without ``--job-dir``, and for a local run with ``--job-dir``.
     """
-    from trainer.launch.job_folders import BUCKET_JOBS, job_folder_name
+    from trainer.job.launch.job_folders import BUCKET_JOBS, job_folder_name
     from warehouse.storage.locations import is_gcs
 
     if not is_gcs(run_dir):
@@ -99,7 +99,7 @@ def job_folder(run_dir: str, home: str, job_dir: str = "") -> Path:
 
 def job_folders_of_home(home: str) -> tuple[Path, ...]:
     """The folders of the home in which jobs may be: local runs, then jobs of runs in buckets, each by name."""
-    from trainer.launch.job_folders import BUCKET_JOBS
+    from trainer.job.launch.job_folders import BUCKET_JOBS
 
     local = Path(home_folder(home, "a list of runs"))
     return tuple(

@@ -20,15 +20,15 @@ from transforms.child_process import module_command
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from trainer.control.job_files import JobFiles
-    from trainer.embedding.wire.settings import WireSettings
-    from trainer.flight.addresses import Address
-    from trainer.launch.job_spec import ServersSpec
-    from trainer.launch.local_servers import LocalServers
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.job_spec import ServersSpec
+    from trainer.job.launch.local_servers import LocalServers
     from trainer.planning.plan import PartitionPlan
     from trainer.servers.run_servers import RunServers
     from trainer.servers.server_moves import ServerMoves
     from trainer.servers.server_watch import ServerWatch
+    from trainer.tables.wire.settings import WireSettings
+    from trainer.wire.flight.addresses import Address
 
 #: More processes on one machine are a mistake.
 _MOST_LOCAL = 64
@@ -134,7 +134,7 @@ class ServerOptions:
 
     def wire(self) -> WireSettings:
         """The encodings of messages. Raises :class:`InputError` for unknown ones."""
-        from trainer.embedding.wire.settings import IDS, VALUES, WireSettings
+        from trainer.tables.wire.settings import IDS, VALUES, WireSettings
 
         for name, known in (("wire_ids", IDS), ("wire_values", VALUES)):
             if (value := getattr(self, name)) and value not in known:
@@ -243,7 +243,7 @@ class OpenServers:
 
     def moves(self) -> ServerMoves:
         """The servers of training in this process, which a user may replace by others."""
-        from trainer.launch.local_servers import LocalServers
+        from trainer.job.launch.local_servers import LocalServers
         from trainer.servers.move_documents import MoveFiles
         from trainer.servers.server_moves import ServerMoves
 
@@ -268,8 +268,8 @@ def open_servers(
     if not text:
         yield None
         return
-    from trainer.control.job_files import JobFiles
-    from trainer.launch.local_servers import LocalServers
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.local_servers import LocalServers
     from trainer.servers.server_watch import watch_servers
 
     files = JobFiles(Path(job_folder).absolute())
@@ -332,7 +332,7 @@ def servers_at(
         workers: the addresses of embedding workers.
         workers_token_file: the file of the token of the workers; empty for none.
     """
-    from trainer.launch.job_spec import ServersSpec
+    from trainer.job.launch.job_spec import ServersSpec
     from trainer.servers.client_updates import Mode
     from trainer.servers.run_servers import RunServers
     from trainer.servers.tls import client_tls
@@ -394,7 +394,7 @@ def worker_command(
 
 def addresses_of(option: str, text: str) -> tuple[Address, ...]:
     """The addresses in the value of an option, which are all different. Raises :class:`InputError`."""
-    from trainer.flight.addresses import Address
+    from trainer.wire.flight.addresses import Address
 
     found = tuple(Address.parse(one.strip()) for one in text.split(","))
     if len(set(found)) != len(found):

@@ -13,7 +13,7 @@ import typer
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from trainer.flight.addresses import Address
+    from trainer.wire.flight.addresses import Address
     from warehouse.warehouse import Warehouse
 
 HOME_HELP = (
@@ -32,7 +32,7 @@ def home_text(option: str) -> str:
 
 def cluster_address() -> Address:
     """The API server of the cluster in which this process is a pod. Raises :class:`InputError` elsewhere."""
-    from trainer.flight.addresses import Address
+    from trainer.wire.flight.addresses import Address
 
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
     if not host or not port.isascii() or not port.isdigit():

@@ -12,8 +12,8 @@ from headrace.cli.options.option_groups import command_line
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from trainer.embedding.tpu.slices import TpuSlice
-    from trainer.topology import Topology
+    from trainer.options.topology import Topology
+    from trainer.tables.tpu.slices import TpuSlice
 
 #: The name of the TPUs of a machine.
 TPUS_OF_THIS_MACHINE = "local"
@@ -77,8 +77,8 @@ class TpuOptions:
 
     def connect(self) -> TpuSlice:
         """Set up the TPUs. Raises :class:`~trainer.errors.ConfigError` if there are none that can be used."""
-        from trainer.embedding.sparse_core import SparseCoreSettings
-        from trainer.embedding.tpu.connected_slice import connect
+        from trainer.tables.sparse_core import SparseCoreSettings
+        from trainer.tables.tpu.connected_slice import connect
 
         unset = SparseCoreSettings()
         return connect(

@@ -69,8 +69,8 @@ class TrainOptions:
         return found
 
     def check_combinations(self, options: Mapping[str, Any]) -> None:
-        """Raise :class:`InputError` for what :mod:`trainer.combinations` refuses with these training options."""
-        from trainer.combinations import Setup, place_of, refusal_of
+        """Raise :class:`InputError` for what :mod:`trainer.options.combinations` refuses with these training options."""
+        from trainer.options.combinations import Setup, place_of, refusal_of
 
         setup = Setup(
             hashed=bool(options.get("hashed")), pruned=options.get("pruning") is not None, hosts=self.hosts.most_hosts,

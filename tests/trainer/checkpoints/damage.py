@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.trainer.synthetic import TYPES, Synthetic, config
 from trainer.checkpoints.checkpoint import checkpoints_dir, read_checkpoint
-from trainer.training.loop import train
-from trainer.training.saved_run import SavedRun, read_newest_run, saved_run
+from trainer.run.loop import train
+from trainer.run.weights.saved_run import SavedRun, read_newest_run, saved_run
 
 EPOCHS = 3
 

@@ -17,7 +17,7 @@ from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.checkpoints.read import Checkpoint
 from trainer.checkpoints.saved_counts import SavedCounts
-from trainer.document_field import DocumentField
+from trainer.options.document_field import DocumentField
 from trainer.scheduling.orders import Commit
 from transforms.arrays import Array
 from transforms.derived_documents import document_of
@@ -31,7 +31,7 @@ KEYS = tuple(part.key for part in _DATA.solution.partitions)
 
 
 def identity(run_dir: Path | str = "run") -> Any:
-    from trainer.runs.identity import identity_of
+    from trainer.run.progress.identity import identity_of
 
     return identity_of(_DATA.solution, config(run_dir))
 

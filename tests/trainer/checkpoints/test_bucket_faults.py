@@ -21,8 +21,8 @@ from tests.trainer.checkpoints.job_states import (
 from trainer.checkpoints.checkpoint import read_newest
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
-from trainer.control.publishing import NotPublished
 from trainer.errors import CheckpointNotWritten, CommitConflict
+from trainer.job.control.publishing import NotPublished
 from trainer.scheduling.holds import ErrorClass, classify, describe_error
 
 UPLOAD = r"^POST /upload"

@@ -15,7 +15,7 @@ from tests.trainer.checkpoints.damage import SmallRun, flipped, kept, overwritte
 from trainer.checkpoints.checkpoint import read_checkpoint
 from trainer.checkpoints.manifest import MANIFEST, Manifest
 from trainer.errors import TornCheckpoint
-from trainer.training.saved_run import saved_run
+from trainer.run.weights.saved_run import saved_run
 
 pytest.importorskip("tensorflow")
 

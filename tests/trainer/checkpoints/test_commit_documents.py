@@ -29,9 +29,9 @@ from trainer.checkpoints.host_part import HostPart, PartName
 from trainer.checkpoints.manifest import MANIFEST, canonical_json
 from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
 from trainer.checkpoints.publish import publish
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
-from trainer.training.saved_run import saved_run
+from trainer.options.document_field import OPEN, DocumentField
+from trainer.run.weights.saved_run import saved_run
 from transforms.derived_documents import document_of
 from transforms.errors import HeadraceError
 

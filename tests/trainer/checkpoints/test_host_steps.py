@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from trainer.checkpoints.host_steps import HostSteps, StepsByHost, count_step, idle_share, steps_since
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import TornCheckpoint
+from trainer.options.document_field import OPEN, DocumentField
 from transforms.derived_documents import document_of
 
 

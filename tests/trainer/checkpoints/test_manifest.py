@@ -18,15 +18,15 @@ from trainer.checkpoints.checkpoint import checkpoints_dir, read_checkpoint, rea
 from trainer.checkpoints.manifest import MANIFEST, READABLE, CheckpointFile, Manifest, canonical_json, parse_json
 from trainer.checkpoints.npy_bytes import array_from_npy
 from trainer.checkpoints.read import Checkpoint
-from trainer.data.ledger import Ledger
-from trainer.document_field import DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.model.metrics import Scores
-from trainer.reading.batches import Span
-from trainer.runs.epochs import DataPosition
-from trainer.runs.identity import identity_of
-from trainer.training.run_state import LEDGER, EpochScores
-from trainer.training.saved_run import saved_run
+from trainer.options.document_field import DocumentField
+from trainer.run.progress.epochs import DataPosition
+from trainer.run.progress.identity import identity_of
+from trainer.run.progress.ledger import Ledger
+from trainer.run.reading.batches import Span
+from trainer.run.weights.run_state import LEDGER, EpochScores
+from trainer.run.weights.saved_run import saved_run
 from transforms.derived_documents import document_of
 from transforms.errors import InputError
 

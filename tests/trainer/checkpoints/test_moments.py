@@ -18,13 +18,13 @@ from trainer.checkpoints.part_manifest import PartManifest
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
-from trainer.embedding.batches import IdBatch
-from trainer.embedding.cpu_engine import CpuEngine
-from trainer.embedding.engine import TableState
-from trainer.embedding.optimizers import Adagrad
-from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.errors import TornCheckpoint
-from trainer.training.saved_tables import parted_tables
+from trainer.run.weights.saved_tables import parted_tables
+from trainer.tables.batches import IdBatch
+from trainer.tables.engine import TableState
+from trainer.tables.optimizers import Adagrad
+from trainer.tables.routes.cpu_engine import CpuEngine
+from trainer.tables.spec import FeatureSpec, TableSpec
 from transforms.arrays import Array
 
 STEPS = 30

@@ -35,11 +35,11 @@ from trainer.checkpoints.read import Checkpoint
 from trainer.checkpoints.retention import Retention, apply_retention, newest_part_attempt
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.checkpoints.stored_commit import Share
-from trainer.document_field import DocumentField
 from trainer.errors import CheckpointNotWritten, CommitConflict, PublicationInDoubt, TornCheckpoint
+from trainer.options.document_field import DocumentField
 from trainer.planning.plan import PartitionPlan, cyclic_plan
 from trainer.planning.plan_document import plan_fingerprint
-from trainer.training.saved_run import read_newest_run
+from trainer.run.weights.saved_run import read_newest_run
 from transforms.errors import Busy
 
 if TYPE_CHECKING:

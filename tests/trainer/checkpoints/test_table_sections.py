@@ -22,9 +22,9 @@ from trainer.checkpoints.publish import publish
 from trainer.checkpoints.read import Checkpoint, verify_commit
 from trainer.checkpoints.stored_commit import Share
 from trainer.checkpoints.table_sections import OWNER_SECTIONS, ROW_SECTIONS, is_divided, section_name, section_of
-from trainer.embedding.hashed.saved_history import SECTIONS
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan, cyclic_plan
+from trainer.tables.stores.hashed.saved_history import SECTIONS
 
 TABLES = (("embedding", "user"), ("embedding", "words"), ("linear", "user"))
 AGES, STEPS, CANDIDATES = SECTIONS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainer.embedding import Adagrad, Adam, Constant, FeatureSpec, Normal, Quantization, TableSpec
+from trainer.tables import Adagrad, Adam, Constant, FeatureSpec, Normal, Quantization, TableSpec
 
 
 def as_the_options():

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config import CALIBRATIONS
-from trainer.document_field import DocumentField
 from trainer.errors import BadLabel, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.model.calibration import (
     LEAST_RARER,
@@ -24,6 +22,8 @@ from trainer.model.calibration import (
 from trainer.model.heads import Head
 from trainer.model.metrics import calibration, log_loss, sigmoid
 from trainer.model.task_heads import TaskHeads
+from trainer.options.config import CALIBRATIONS
+from trainer.options.document_field import DocumentField
 
 FITTED = CALIBRATIONS[1:]
 

@@ -7,9 +7,9 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from tests.trainer.host.training_ways import NETWORKS, ROWS, batches_of, config_of  # noqa: E402
+from tests.trainer.job.host.training_ways import NETWORKS, ROWS, batches_of, config_of  # noqa: E402
 from trainer.model.gradient_stages import hand_on_in_stages  # noqa: E402
-from trainer.training.run_state import build_weights  # noqa: E402
+from trainer.run.weights.run_state import build_weights  # noqa: E402
 
 
 def ancestors(operation):

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY, Head, LabelFigures, head_of
 from trainer.model.metrics import read_scores
+from trainer.options.document_field import DocumentField
 from transforms.analysis.target import Target
 from transforms.derived_documents import document_of
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from tests.trainer.synthetic import config
-from trainer.embedding import Adagrad
 from trainer.errors import ConfigError, UntrainableInput
 from trainer.model.inputs import TypedInput, lay_out
+from trainer.tables import Adagrad
 from transforms.types import Dense, DType, Ragged, Vector, Weighted
 
 IDS = TypedInput("ids", Ragged(DType.INT64, 10))

@@ -11,18 +11,18 @@ import pytest
 
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.synthetic import Synthetic, config
-from trainer.config import TrainConfig
 from trainer.errors import ConfigError, RunMismatch
 from trainer.model.inputs import TypedInput, lay_out
 from trainer.model.user_functions import with_code_digests
+from trainer.options.config import TrainConfig
 from transforms.types import Dense, DType
 
 pytest.importorskip("tensorflow")
 
 from tests.trainer.model import networks
 from trainer.model.dense_model import DenseModel
+from trainer.run.loop import train
 from trainer.serving.trained import load_trained
-from trainer.training.loop import train
 
 HERE = "tests.trainer.model.networks"
 ITEMS = [TypedInput("a", Dense(DType.INT64, 10)), TypedInput("b", Dense(DType.INT64, 10)),

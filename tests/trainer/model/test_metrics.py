@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trainer.document_field import DocumentField
 from trainer.errors import BadLabel
 from trainer.model.metrics import Collector, auc, calibration, log_loss, normalized_entropy, read_scores, sigmoid
+from trainer.options.document_field import DocumentField
 from transforms.derived_documents import document_of
 
 events = st.lists(st.tuples(st.integers(0, 1), st.integers(-6, 6)), min_size=1, max_size=60)

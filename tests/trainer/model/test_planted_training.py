@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from benchmarks.support.planted_logs import planted_log
-from trainer.config import TrainConfig
 from trainer.model.idle_units import IdleUnits
 from trainer.model.metrics import auc
-from trainer.reading.batches import make_batches
+from trainer.options.config import TrainConfig
+from trainer.run.reading.batches import make_batches
 
 pytest.importorskip("tensorflow")
 
-from trainer.training.run_state import build_weights
+from trainer.run.weights.run_state import build_weights
 
 #: What the rules choose for a new run of ids alone.
 NEW = {"activation": "leaky_relu", "dense_bias": True, "batch_rows": 256, "initial_bias": -0.7, "deterministic": False}

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainer.synthetic import config
-from trainer.document_field import DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.model.heads import BINARY, Head, LabelFigures
 from trainer.model.metrics import read_scores
 from trainer.model.task_heads import TaskHeads, check_task_options, heads_of, initial_logits, read_head
+from trainer.options.document_field import DocumentField
 from transforms.analysis.target import Target
 from transforms.derived_documents import document_of
 

@@ -27,8 +27,8 @@ from tests.trainer.model.test_dense_model import (
     relu_mlp,
 )
 from trainer.model.dense_model import DenseModel
+from trainer.run.loop import train
 from trainer.serving.trained import load_trained
-from trainer.training.loop import train
 
 TOWERS = [["c", "a"], ["b"]]
 HALF = {"towers": TOWERS, "compression": 2}

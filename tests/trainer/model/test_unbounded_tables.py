@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 from trainer.model.heads import BINARY
 from trainer.model.inputs import TypedInput, lay_out
-from trainer.training.one_engine import joined_options
+from trainer.options.config import TrainConfig
+from trainer.run.weights.one_engine import joined_options
 from transforms.types import Dense, DType, Ragged
 
 INPUTS = [

@@ -7,17 +7,17 @@ import pytest
 
 from tests.trainer.model import own_tables
 from tests.trainer.synthetic import Synthetic, config
-from trainer.config import TrainConfig
-from trainer.embedding import Adagrad, Adam
 from trainer.errors import ConfigError, RunMismatch, UnsupportedSetting
 from trainer.model.inputs import TypedInput, lay_out
 from trainer.model.user_functions import with_code_digests
+from trainer.options.config import TrainConfig
+from trainer.tables import Adagrad, Adam
 from transforms.types import Dense, DType, Ragged
 
 pytest.importorskip("tensorflow")
 
+from trainer.run.loop import train
 from trainer.serving.trained import load_trained
-from trainer.training.loop import train
 
 HERE = "tests.trainer.model.own_tables"
 ITEMS = [TypedInput("a", Ragged(DType.INT64, 10)), TypedInput("b", Ragged(DType.INT64, 10)),

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
-from trainer.embedding.batch_sampler import BatchSampler
-from trainer.embedding.batches import IdBatch
-from trainer.embedding.optimizers import Adagrad
-from trainer.embedding.spec import FeatureSpec, TableSpec
 from trainer.errors import ConfigError
 from trainer.planning.buffer_limits import limits_of
 from trainer.planning.feature_statistics import FeatureStatistics
+from trainer.tables.batches import IdBatch
+from trainer.tables.optimizers import Adagrad
+from trainer.tables.spec import FeatureSpec, TableSpec
+from trainer.tables.statistics.batch_sampler import BatchSampler
 
 
 def bags(rng: np.random.Generator, rows: int, exponent: float, valency: float, events: int) -> list[np.ndarray]:

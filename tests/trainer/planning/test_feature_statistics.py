@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics, aged_merge
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.row_sample import RowSample

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.row_frequencies import HEAD_ROWS, RowFrequencies
 from transforms.derived_documents import document_of
 

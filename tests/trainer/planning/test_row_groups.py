@@ -7,8 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trainer.errors import ConfigError
+from trainer.options.pruning import GroupOptions
 from trainer.planning.row_groups import RowGroup, SharingTable, groups_of_host, row_groups
-from trainer.pruning_options import GroupOptions
 
 tables = st.lists(st.tuples(st.integers(1, 500), st.sampled_from([1, 4, 16])), min_size=1, max_size=8).map(
     lambda drawn: [SharingTable(f"t{k}", rows, columns, "sgd") for k, (rows, columns) in enumerate(drawn)]

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
-from trainer.document_field import OPEN, DocumentField
-from trainer.embedding.row_sketch import _hash
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.row_frequencies import HEAD_ROWS
 from trainer.planning.row_sample import MOST_SAMPLE_ROWS, RowSample, row_hashes
+from trainer.tables.statistics.row_sketch import _hash
 from transforms.derived_documents import document_of
 
 COUNTS = st.dictionaries(st.integers(0, 2**63 - 1), st.integers(1, 50), max_size=60)

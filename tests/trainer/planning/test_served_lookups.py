@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
-from trainer.embedding.row_sketch import IdCounter, RowSketch
 from trainer.planning.hot_shares import hot_shares
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.row_sample import RowSample
 from trainer.planning.served_lookups import served_lookups
 from trainer.planning.tables import FeatureLoad, TableFacts
+from trainer.tables.statistics.row_sketch import IdCounter, RowSketch
 
 SHARES = (0.001, 0.01, 0.1, 0.3, 0.8)
 #: A bound may fail in 3 of 1,000 samples, by a little.

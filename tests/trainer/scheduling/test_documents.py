@@ -9,8 +9,8 @@ import pytest
 from tests.support.examples import scaled
 from tests.support.mutations import mutated
 from tests.trainer.scheduling.random_events import RandomEvents, random_settings
-from trainer.document_field import DocumentField
 from trainer.errors import TornCheckpoint
+from trainer.options.document_field import DocumentField
 from trainer.scheduling.advance import advance
 from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import EVENT_TYPES, DataChanged, DataRange, Event, Published, StopAsked

@@ -16,7 +16,6 @@ from trainer.errors import (
     ServerLost,
     TornCheckpoint,
 )
-from trainer.flight.error_documents import from_bytes, to_bytes
 from trainer.scheduling.holds import (
     CAUSE_RULES,
     DEFAULT_RULE,
@@ -28,6 +27,7 @@ from trainer.scheduling.holds import (
     describe_error,
     rule_of,
 )
+from trainer.wire.flight.error_documents import from_bytes, to_bytes
 from transforms.errors import StorageError
 from warehouse.errors import CatalogLost, MemoDamaged, MissingFile, SchemaDrift, UnknownModel
 

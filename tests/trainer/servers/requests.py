@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainer.embedding import SGD, Adagrad, Adam, TableSpec
-from trainer.embedding.cpu.dense_store import DenseStore
-from trainer.embedding.cpu.layout import TableOrigin
-from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.frames import Header, Kind, write_document
-from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
-from trainer.embedding.ps.table_documents import HeldTables, held_tables
 from trainer.servers.row_server import Reply, RowServer, Session
+from trainer.tables import SGD, Adagrad, Adam, TableSpec
+from trainer.tables.kernels.layout import TableOrigin
+from trainer.tables.routes.servers import row_messages as messages
+from trainer.tables.routes.servers.frames import Header, Kind, write_document
+from trainer.tables.routes.servers.row_messages import RowGradients, RowNumbers
+from trainer.tables.routes.servers.table_documents import HeldTables, held_tables
+from trainer.tables.stores.dense.dense_store import DenseStore
 
 TABLES = (
     TableSpec("one", 30, 4, Adagrad(0.1, 0.25), "sum"),

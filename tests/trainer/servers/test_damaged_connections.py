@@ -14,22 +14,22 @@ from tests.support.embedding_workers import ThreadWorker
 from tests.support.examples import scaled
 from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.embedding.ps import test_hashed_servers as hashed
-from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.embedding.tpu.engines import assert_same
-from trainer.embedding import CpuEngine
-from trainer.embedding.exchange import OneHost
-from trainer.embedding.partitioned.sharded_tables import ShardedTables
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.worker.engine import WorkerEngine
+from tests.trainer.tables.routes.servers import test_hashed_servers as hashed
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ServerLost
-from trainer.flight.addresses import Address
-from trainer.launch.chaos.links import Link, Links
-from trainer.launch.chaos.wire_damage import DamageKind, DamagePoint, DamageSettings, Direction, random_damage
+from trainer.job.launch.chaos.links import Link, Links
+from trainer.job.launch.chaos.wire_damage import DamageKind, DamagePoint, DamageSettings, Direction, random_damage
 from trainer.servers.client_updates import Greeting
 from trainer.servers.service import ServiceLimits
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
+from trainer.tables import CpuEngine
+from trainer.tables.routes.exchange import OneHost
+from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.workers.engine import WorkerEngine
+from trainer.wire.flight.addresses import Address
 
 SEED = 3
 #: Of both ends: a test waits so long for each dropped byte.

@@ -140,7 +140,7 @@ def test_an_embedding_worker_waits_for_no_client_and_takes_none():
 
 @pytest.mark.parametrize("found", [DrainState(0), DrainState(2**53, True, 12.5, "SIGTERM")])
 def test_the_state_of_a_drain_is_read_as_it_was_written(found):
-    from trainer.embedding.ps.frames import write_document
+    from trainer.tables.routes.servers.frames import write_document
 
     assert DrainState.read(write_document(found.to_document())) == found
 
@@ -148,7 +148,7 @@ def test_the_state_of_a_drain_is_read_as_it_was_written(found):
 @pytest.mark.parametrize("wrong", [{"left_secs": -1}, {"left_secs": 1e300}, {"left_secs": True}, {"left_secs": "1"}, {"process": -1},
                                    {"is_draining": 1}, {"reason": 3}, {"more": 1}])  # fmt: skip
 def test_another_state_of_a_drain_is_refused(wrong):
-    from trainer.embedding.ps.frames import write_document
+    from trainer.tables.routes.servers.frames import write_document
 
     with pytest.raises(DataError):
         DrainState.read(write_document({**DrainState(1).to_document(), **wrong}))

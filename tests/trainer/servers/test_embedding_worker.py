@@ -12,8 +12,6 @@ from tests.support.embedding_workers import ThreadWorker, engine_through
 from tests.support.examples import scaled
 from tests.support.frames import Frame, framed
 from tests.support.parameter_servers import thread_servers
-from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.embedding.tpu.engines import assert_same
 from tests.trainer.servers.test_service import (
     client_threads,
     greeting,
@@ -23,19 +21,21 @@ from tests.trainer.servers.test_service import (
     thrown,
     wait_until,
 )
-from trainer.embedding import CpuEngine
-from trainer.embedding.ps.frames import OPENED_MEMBERS, Header, Kind, read_document, write_document
-from trainer.embedding.ps.server_link import Request
-from trainer.embedding.worker import batch_messages as messages
-from trainer.embedding.worker.table_documents import WorkerTables
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ConfigError
-from trainer.flight.error_documents import RemoteError
 from trainer.servers.client_updates import Greeting
 from trainer.servers.embedding_worker import EmbeddingWorker
 from trainer.servers.server_status import read_status
 from trainer.servers.service import ServiceLimits
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, TcpLink
+from trainer.tables import CpuEngine
+from trainer.tables.routes.servers.frames import OPENED_MEMBERS, Header, Kind, read_document, write_document
+from trainer.tables.routes.servers.server_link import Request
+from trainer.tables.routes.workers import batch_messages as messages
+from trainer.tables.routes.workers.table_documents import WorkerTables
+from trainer.wire.flight.error_documents import RemoteError
 from transforms.errors import DataError
 
 SEED = 3

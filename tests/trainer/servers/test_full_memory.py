@@ -13,17 +13,17 @@ import pytest
 from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import PATIENCE_SECS
 from tests.support.small_folders import free_bytes_in, small_folder
-from tests.trainer.embedding.tpu.engines import assert_same
-from trainer.embedding import Adagrad, CpuEngine, FeatureSpec, TableSpec
-from trainer.embedding.cpu.layout import TableOrigin
-from trainer.embedding.engine import ChangedRows
-from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.row_messages import RowGradients, RowNumbers
-from trainer.embedding.ps.table_documents import held_tables
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import MemoryFull
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.table_space import table_space
+from trainer.tables import Adagrad, CpuEngine, FeatureSpec, TableSpec
+from trainer.tables.engine import ChangedRows
+from trainer.tables.kernels.layout import TableOrigin
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.row_messages import RowGradients, RowNumbers
+from trainer.tables.routes.servers.table_documents import held_tables
+from trainer.tables.stores.hashed.limits import TableLimits
 
 MIB, DIM = 1 << 20, 16
 

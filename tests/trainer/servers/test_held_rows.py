@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.trainer.embedding.tpu.engines import assert_same
 from tests.trainer.servers.requests import TABLES, all_rows, apply_to, engine_alone, held, random_update
-from trainer.embedding.engine import ChangedRows
-from trainer.embedding.ps.row_messages import RowNumbers
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import BadBatch, DamagedMemory, ServerLost
 from trainer.servers.held_rows import HeldRows
+from trainer.tables.engine import ChangedRows
+from trainer.tables.routes.servers.row_messages import RowNumbers
 
 
 def opened(folder: Path | None, seed: int = 3, attempt: int = 0) -> HeldRows:

@@ -17,17 +17,17 @@ from tests.support.examples import scaled
 from tests.support.parameter_servers import thread_servers
 from tests.support.processes import PATIENCE_SECS
 from tests.support.server_process import ServerProcess
-from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.embedding.test_undo_log import run_apart
-from tests.trainer.embedding.tpu.engines import assert_same
-from trainer.embedding import CpuEngine
-from trainer.embedding.ps.engine import PsEngine
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
+from tests.trainer.tables.test_undo_log import run_apart
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ServerLost
-from trainer.flight.addresses import Address
-from trainer.flight.error_documents import RemoteError
 from trainer.servers.client_updates import Greeting, Mode
 from trainer.servers.server_status import read_status
 from trainer.servers.tcp_link import LinkOptions, connect_to
+from trainer.tables import CpuEngine
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.wire.flight.addresses import Address
+from trainer.wire.flight.error_documents import RemoteError
 
 SEED = 3
 

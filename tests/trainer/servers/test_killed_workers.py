@@ -15,14 +15,14 @@ from tests.support.examples import scaled
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS
 from tests.support.worker_process import WorkerProcess
-from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, random_batch
-from tests.trainer.embedding.tpu.engines import assert_same
-from trainer.embedding import CpuEngine
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.worker.engine import WorkerEngine
-from trainer.flight.addresses import Address
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.servers.client_updates import Mode
 from trainer.servers.run_servers import RunServers
+from trainer.tables import CpuEngine
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.workers.engine import WorkerEngine
+from trainer.wire.flight.addresses import Address
 
 SEED, STALENESS = 3, 2
 

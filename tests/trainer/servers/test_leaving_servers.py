@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from trainer.flight.addresses import Address
 from trainer.servers.drain import DrainState
 from trainer.servers.leaving_servers import LeavingServers
 from trainer.servers.run_servers import RunServers
 from trainer.servers.server_watch import WatchedServer
+from trainer.wire.flight.addresses import Address
 
 ADDRESSES = tuple(Address("ps", 7000 + k) for k in range(3))
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainer.planning.plans import plans
-from trainer.document_field import DocumentField
-from trainer.embedding.ps.engine_move import MoveFigures, MoveStage
 from trainer.errors import MoveGivenUp, TornCheckpoint
-from trainer.flight.addresses import Address
+from trainer.options.document_field import DocumentField
 from trainer.planning.plan import PartitionPlan
-from trainer.runs.lock import is_locked, run_lock
+from trainer.run.progress.lock import is_locked, run_lock
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
 from trainer.servers.move_requests import wait_for_move
+from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
+from trainer.wire.flight.addresses import Address
 from transforms.errors import Busy, DataError, HeadraceError, InputError, NotFound
 
 IDS = st.builds(new_id)

@@ -14,13 +14,13 @@ from tests.support.cutting_proxy import cutting
 from tests.support.examples import scaled
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, random_batch
-from tests.trainer.embedding.tpu.engines import assert_same
-from trainer.embedding import SGD, CpuEngine, FeatureSpec, TableSpec
-from trainer.embedding.ps.engine import PsEngine
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, connect_to
 from trainer.servers.tls import client_tls, server_tls
+from trainer.tables import SGD, CpuEngine, FeatureSpec, TableSpec
+from trainer.tables.routes.servers.engine import PsEngine
 
 SEED = 3
 #: Rows of 16 KiB: answers and updates of a batch are larger than the memory of any socket.

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainer.servers.requests import DIMS, TABLES, ask, body_of, open_tables, update
-from trainer.embedding.optimizers import slot_width
-from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.frames import Kind
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.session_roles import SessionRole
+from trainer.tables.optimizers import slot_width
+from trainer.tables.routes.servers import row_messages as messages
+from trainer.tables.routes.servers.frames import Kind
 from transforms.errors import DataError
 
 SIZES = np.array([one.vocabulary_size for one in TABLES], np.int64)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.embedding.tpu.engines import assert_same
 from tests.trainer.servers.requests import (
     DIMS,
     TABLES,
@@ -29,14 +28,15 @@ from tests.trainer.servers.requests import (
     random_update,
     update,
 )
-from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.frames import OPENED_MEMBERS, Kind, read_document, write_document
-from trainer.embedding.ps.row_messages import RowNumbers
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, OtherUpdate, ServerLost
 from trainer.servers.client_updates import MOST_UNANSWERED, Greeting, Mode
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.session_roles import OF_SERVERS, SessionRole
+from trainer.tables.routes.servers import row_messages as messages
+from trainer.tables.routes.servers.frames import OPENED_MEMBERS, Kind, read_document, write_document
+from trainer.tables.routes.servers.row_messages import RowNumbers
 from transforms.errors import DataError, InputError
 
 #: Less than a request waits for other clients where a test wants it to give up.

@@ -10,16 +10,16 @@ import pytest
 
 from tests.support.parameter_servers import thread_servers
 from tests.support.processes import free_port
-from tests.trainer.embedding.ps.random_batches import FEATURES, train
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
 from trainer.errors import ServerLost
-from trainer.flight.addresses import Address
-from trainer.flight.connections import listen
-from trainer.flight.error_documents import RemoteError
 from trainer.servers.client_updates import attempt_number, run_of
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.run_servers import RunServers
 from trainer.servers.service import ServerService
+from trainer.wire.flight.addresses import Address
+from trainer.wire.flight.connections import listen
+from trainer.wire.flight.error_documents import RemoteError
 
 SEED, HELD = 3, 2
 _LATE_SECS = 0.3

@@ -12,21 +12,21 @@ import pytest
 from tests.support.embedding_workers import ThreadWorker
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS, free_port
-from tests.trainer.embedding.partitioned.plans import mixed_plan
-from tests.trainer.embedding.ps.random_batches import FEATURES, train
-from tests.trainer.embedding.tpu.engines import assert_same
-from trainer.embedding import CpuEngine
-from trainer.embedding.hashed.limits import TableLimits
-from trainer.embedding.ps.engine_move import MoveStage
-from trainer.embedding.ps.served_engine import ServedOptions
-from trainer.embedding.spec import tables_of
+from tests.trainer.tables.routes.partitioned.plans import mixed_plan
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ServerLost
-from trainer.flight.addresses import Address
-from trainer.runs.lock import is_locked
+from trainer.run.progress.lock import is_locked
 from trainer.servers import move_checks, server_moves
 from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, new_id
 from trainer.servers.run_servers import RunServers
 from trainer.servers.server_moves import ServerMoves
+from trainer.tables import CpuEngine
+from trainer.tables.routes.servers.engine_move import MoveStage
+from trainer.tables.routes.servers.served_engine import ServedOptions
+from trainer.tables.spec import tables_of
+from trainer.tables.stores.hashed.limits import TableLimits
+from trainer.wire.flight.addresses import Address
 from transforms.errors import StorageError
 
 SEED = 3

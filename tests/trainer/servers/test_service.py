@@ -22,20 +22,10 @@ from tests.support.frames import Frame, framed
 from tests.support.mutations import mutated
 from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.embedding.ps.random_batches import FEATURES, train
-from tests.trainer.embedding.tpu.engines import assert_same
 from tests.trainer.servers.requests import held, random_update
-from trainer.embedding import SGD, CpuEngine, FeatureSpec, IdBatch, TableSpec
-from trainer.embedding.engine import RowValues
-from trainer.embedding.hashed_counts import HashedCounts
-from trainer.embedding.ps import row_messages as messages
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.frames import MOST_GREETING_BYTES, Header, Kind, read_header, write_document
-from trainer.embedding.ps.server_link import Request
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ConfigError
-from trainer.flight.addresses import LOOPBACK, Address
-from trainer.flight.connections import listen
-from trainer.flight.error_documents import RemoteError
 from trainer.servers import service as service_module
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
@@ -43,7 +33,17 @@ from trainer.servers.row_server import RowServer
 from trainer.servers.server_status import ServerStatus, read_status
 from trainer.servers.service import ServerService, ServiceLimits
 from trainer.servers.session_roles import SessionRole
+from trainer.tables import SGD, CpuEngine, FeatureSpec, IdBatch, TableSpec
+from trainer.tables.engine import RowValues
+from trainer.tables.hashed_counts import HashedCounts
+from trainer.tables.routes.servers import row_messages as messages
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.frames import MOST_GREETING_BYTES, Header, Kind, read_header, write_document
+from trainer.tables.routes.servers.server_link import Request
 from trainer.wire.byte_streams import receive_into, send_parts
+from trainer.wire.flight.addresses import LOOPBACK, Address
+from trainer.wire.flight.connections import listen
+from trainer.wire.flight.error_documents import RemoteError
 from trainer.wire.frames import HEADER_BYTES, WireProtocol, check_body, read_frame_header
 from transforms.errors import DataError
 

@@ -20,21 +20,21 @@ from tests.support.frames import SESSION, Frame, framed
 from tests.support.mutations import mutated
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS, free_port
-from tests.trainer.embedding.ps.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.embedding.tpu.engines import assert_same
-from trainer.embedding import CpuEngine
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.ps.frames import Header, Kind, write_document
-from trainer.embedding.ps.server_link import Request
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import AttemptOver, ServerLost
-from trainer.flight.addresses import LOOPBACK, Address
-from trainer.flight.connections import listen
-from trainer.flight.error_documents import RemoteError
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.service import ServerService
 from trainer.servers.tcp_link import LinkOptions, TcpLink, connect_to
+from trainer.tables import CpuEngine
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.frames import Header, Kind, write_document
+from trainer.tables.routes.servers.server_link import Request
+from trainer.wire.flight.addresses import LOOPBACK, Address
+from trainer.wire.flight.connections import listen
+from trainer.wire.flight.error_documents import RemoteError
 from trainer.wire.frames import HEADER_BYTES
 from transforms.errors import DataError
 

@@ -11,19 +11,19 @@ from tests.support.certificates import make_certificates
 from tests.support.cutting_proxy import cutting
 from tests.support.examples import scaled
 from tests.support.parameter_servers import ThreadServer, thread_servers
-from tests.trainer.embedding.ps.random_batches import FEATURES, train
-from tests.trainer.embedding.tpu.engines import assert_same
 from tests.trainer.servers.test_service import answer, client_threads, connected, connected_with, greeting, wait_until
 from tests.trainer.servers.test_tcp_link import random_cuts
-from trainer.embedding import CpuEngine
-from trainer.embedding.ps.engine import PsEngine
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ConfigError, ServerLost
-from trainer.flight.error_documents import RemoteError
 from trainer.servers import service as service_module
 from trainer.servers.client_updates import Greeting
 from trainer.servers.server_status import read_status
 from trainer.servers.tcp_link import LinkOptions, connect_to
 from trainer.servers.tls import client_tls, server_tls
+from trainer.tables import CpuEngine
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.wire.flight.error_documents import RemoteError
 
 SEED = 3
 SHORT_SECS = 0.3

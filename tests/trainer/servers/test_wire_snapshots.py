@@ -14,16 +14,16 @@ from tests.support.cutting_proxy import cutting
 from tests.support.examples import scaled
 from tests.support.parameter_servers import thread_servers
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.embedding.ps.random_batches import FEATURES, train
-from tests.trainer.embedding.tpu.engines import assert_same
-from trainer.embedding import CpuEngine, TableState
-from trainer.embedding.ps.engine import PsEngine
-from trainer.embedding.spec import tables_of
-from trainer.embedding.state_checks import empty_state
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ServerLost
-from trainer.flight.error_documents import RemoteError
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, connect_to
+from trainer.tables import CpuEngine, TableState
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.spec import tables_of
+from trainer.tables.state_checks import empty_state
+from trainer.wire.flight.error_documents import RemoteError
 
 SEED = 3
 TABLES = tables_of(FEATURES)

@@ -9,21 +9,21 @@ import pyarrow as pa
 import pytest
 
 from tests.trainer.checkpoints.job_states import publish_as_parts
+from tests.trainer.run.test_held_out_runs import Killed, memorable, run
 from tests.trainer.synthetic import Synthetic, config
-from tests.trainer.training.test_held_out_runs import Killed, memorable, run
 from trainer.checkpoints.checkpoint import read_newest
 from trainer.checkpoints.inspection import describe_commit
 from trainer.checkpoints.open_run import open_run
 from trainer.errors import ConfigError
 from trainer.model.calibration import fit
 from trainer.model.metrics import sigmoid
-from trainer.reading.batches import make_batches
-from trainer.reading.columns import decode
+from trainer.run.loop import train
+from trainer.run.reading.batches import make_batches
+from trainer.run.reading.columns import decode
+from trainer.run.weights.saved_run import read_newest_run
 from trainer.serving.deltas.calibration_arrays import calibration_arrays_of
 from trainer.serving.deltas.commit_weights import dense_arrays, newest_commit
 from trainer.serving.trained import load_trained
-from trainer.training.loop import train
-from trainer.training.saved_run import read_newest_run
 
 tf = pytest.importorskip("tensorflow")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trainer.config import TrainConfig
-from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.model.heads import BINARY
 from trainer.model.inputs import TypedInput
+from trainer.options.config import TrainConfig
+from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tpu_check.checked_model import CheckedModel
 from transforms.types import Dense, DType, Ragged, Vector
 

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from tests.trainer.tpu_check.models import dlrm
-from trainer.embedding.sparse_core import SparseCoreSettings
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
 from trainer.model.task_heads import TaskHeads
-from trainer.topology import Topology
+from trainer.options.topology import Topology
+from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tpu_check.checked_model import CheckedModel
 from trainer.tpu_check.devices import devices_of, smallest_slice
 from trainer.tpu_check.stacks import stacks_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainer.topology import Topology
+from trainer.options.topology import Topology
 from trainer.tpu_check.compiler_errors import problem_of
 from trainer.tpu_check.devices import devices_of
 from trainer.tpu_check.stacks import Stack, TableRow

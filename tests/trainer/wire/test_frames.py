@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.examples import scaled
 from tests.support.mutations import mutated
 from trainer.errors import DamagedFrame
-from trainer.launch.chaos.wire_damage import DamagedStream, DamageKind, DamageSettings, Direction, random_damage
+from trainer.job.launch.chaos.wire_damage import DamagedStream, DamageKind, DamageSettings, Direction, random_damage
 from trainer.wire.frames import (
     HEADER_BYTES,
     FrameHeader,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final
 
-from trainer.document_field import OPEN, DocumentField
 from trainer.errors import TornCheckpoint
+from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.fingerprinted import Fingerprinted
 from trainer.planning.towers.interactions import Interactions
 from trainer.planning.towers.tower_plan import TowerFeature, TowerPlan

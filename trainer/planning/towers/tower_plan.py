@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Annotated, Final
 
 from trainer.errors import ConfigError
+from trainer.options.towers import check_members, check_towers
 from trainer.planning.towers.interactions import Interactions
 from trainer.planning.towers.plane import STRATEGIES, STRIDED
-from trainer.tower_options import check_members, check_towers
 from transforms.derived_documents import whole
 from transforms.errors import listed
 

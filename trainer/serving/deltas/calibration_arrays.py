@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.document_field import DocumentField
 from trainer.model.calibration import Calibration
 from trainer.model.heads import BINARY
 from trainer.model.task_heads import AnyHead, read_head
-from trainer.training.run_state import RunProgress
+from trainer.options.document_field import DocumentField
+from trainer.run.weights.run_state import RunProgress
 from transforms.arrays import Array
 
 _PREFIX = "calibration/"

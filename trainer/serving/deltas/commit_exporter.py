@@ -18,7 +18,7 @@ from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.run_files import RunFiles, newest_first
 from trainer.errors import LinkRefused, TornCheckpoint
-from trainer.runs.lock import run_lock
+from trainer.run.progress.lock import run_lock
 from trainer.serving.deltas.chain import Link
 from trainer.serving.deltas.commit_weights import newest_commit
 from trainer.serving.deltas.export_links import OnBytes, export_next, newest_link, remove_leftovers

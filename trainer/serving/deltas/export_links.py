@@ -18,7 +18,7 @@ from trainer.checkpoints.read import open_commit
 from trainer.checkpoints.run_files import RunFiles, commit_name, newest_first
 from trainer.checkpoints.stored_commit import StoredCommit
 from trainer.errors import LinkRefused
-from trainer.runs.lock import run_lock
+from trainer.run.progress.lock import run_lock
 from trainer.serving.deltas.chain import Link, check_chain, link_folders, read_chain, read_link
 from trainer.serving.deltas.commit_weights import (
     WINDOW_BYTES,

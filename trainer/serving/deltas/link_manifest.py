@@ -18,8 +18,8 @@ import numpy as np
 
 from trainer.checkpoints.commit_manifest import TABLE_KINDS
 from trainer.checkpoints.manifest import signed_text, verified_document
-from trainer.document_field import STRICT, DocumentField
 from trainer.errors import OtherFormat, TornCheckpoint
+from trainer.options.document_field import STRICT, DocumentField
 from trainer.serving.deltas.row_values import ENCODINGS, EXACT, arrays_of
 from transforms.derived_documents import Digest, Name, document_of, number, one_of, whole
 from transforms.documents import Part

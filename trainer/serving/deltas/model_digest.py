@@ -10,11 +10,11 @@ import hashlib
 from typing import Any
 
 from trainer.checkpoints.manifest import canonical_json
-from trainer.config import TrainConfig
-from trainer.document_field import DocumentField
 from trainer.model.heads import BINARY
 from trainer.model.task_heads import AnyHead, read_head
-from trainer.runs.identity import RunIdentity
+from trainer.options.config import TrainConfig
+from trainer.options.document_field import DocumentField
+from trainer.run.progress.identity import RunIdentity
 
 _OF_DATA = ("partitions", "fragments", "config")
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from trainer.checkpoints.local_run import read_file
 from trainer.checkpoints.manifest import signed_text, verified_document
-from trainer.document_field import STRICT
 from trainer.errors import TornCheckpoint
+from trainer.options.document_field import STRICT
 from trainer.serving.deltas.link_manifest import RowCount, TableKind, check_format, table_file
 from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_pieces
 from trainer.serving.deltas.row_digests import digest_rows

@@ -17,8 +17,8 @@ import numpy as np
 from trainer.checkpoints.local_run import TEMPORARY, LocalRun, delete, read_file
 from trainer.checkpoints.manifest import signed_text, verified_document
 from trainer.checkpoints.not_written import translated_write_errors
-from trainer.document_field import STRICT
 from trainer.errors import TornCheckpoint
+from trainer.options.document_field import STRICT
 from trainer.serving.deltas.chain import Link, Position
 from trainer.serving.deltas.commit_weights import WINDOW_BYTES
 from trainer.serving.deltas.link_manifest import (

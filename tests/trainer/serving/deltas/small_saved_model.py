@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from tests.trainer.serving.deltas.histories import TABLES, Array, History
-from trainer.document_field import DocumentField
-from trainer.embedding.optimizers import SGD
-from trainer.embedding.spec import Constant, Quantization, TableSpec, Uniform
-from trainer.embedding.tpu.initial_rows import initial_rows
+from trainer.options.document_field import DocumentField
 from trainer.serving.deltas.chain import Position
 from trainer.serving.deltas.model_digest import model_digest_of
 from trainer.serving.saved_model_document import EXTRA
 from trainer.serving.served_model import ServedModel, ServedTable
+from trainer.tables.optimizers import SGD
+from trainer.tables.spec import Constant, Quantization, TableSpec, Uniform
+from trainer.tables.tpu.initial_rows import initial_rows
 
 #: The rows of each table.
 ROWS = 120

@@ -18,8 +18,8 @@ from tests.trainer.serving.deltas.small_saved_model import (
     variables_of,
     write_saved_model,
 )
-from trainer.document_field import DocumentField
 from trainer.errors import LinkRefused, TornCheckpoint
+from trainer.options.document_field import DocumentField
 from trainer.serving.apply_chain import SAVED_MODEL, apply_chain
 from trainer.serving.deltas.export_links import export_delta, export_full
 from trainer.serving.saved_model_document import EXTRA

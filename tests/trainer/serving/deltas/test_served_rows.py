@@ -16,7 +16,7 @@ from tests.support.mutations import mutated
 from tests.trainer.checkpoints.test_manifest import every_change, signed
 from tests.trainer.serving.deltas.histories import content, history, run_files, served_arrays, wanted_arrays
 from trainer.errors import LinkRefused, OtherFormat, TornCheckpoint
-from trainer.runs.lock import run_lock
+from trainer.run.progress.lock import run_lock
 from trainer.serving.apply_chain import apply_chain
 from trainer.serving.deltas.export_links import export_delta, export_full
 from trainer.serving.deltas.link_manifest import MANIFEST

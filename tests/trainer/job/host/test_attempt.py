@@ -1,0 +1,305 @@
+"""Batches do not depend on where attempts end: early ends carry what is begun, and every event is trained once."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.examples import scaled
+from tests.trainer.synthetic import Synthetic, config
+from tests.trainer.thread_exchange import on_hosts
+from trainer.checkpoints.commit_manifest import CarriedPlaces, JobPosition
+from trainer.errors import AttemptOver, ConfigError, NonFiniteLoss
+from trainer.job.host.attempt import Attempt, AttemptTools, TrainedState
+from trainer.job.host.job_data import JobData
+from trainer.job.host.unit_gate import UnitGate
+from trainer.run.preparation.job_plan import JobPlan, plan_job
+from trainer.run.preparation.preparation import prepare_run
+from trainer.run.reading.unit_buffer import UnitBuffer
+from trainer.run.reading.unit_fetching import LOCAL, LocalFetcher
+from trainer.run.reading.unit_reader import UnitReader
+from trainer.run.weights.dense_step import DenseStep, TableGradients
+from trainer.run.weights.run_state import RunProgress
+from trainer.run.weights.step_pipeline import StepPipeline
+from trainer.scheduling.orders import BEGINNING, StartEpoch
+from trainer.tables.statistics.batch_sampler import BatchSampler
+
+SYNTHETIC = Synthetic(3, 40)
+BATCH_ROWS = 16
+NO_SAMPLER = BatchSampler((), share=0.0, seed=0)
+
+
+class Recorder:
+    """Weights that record what is trained."""
+
+    idle_units = None
+
+    def __init__(self):
+        self.batches, self.updated = [], 0
+
+    def train(self, batch):
+        self.batches.append(
+            (batch.labels.tobytes(), batch.dense.tobytes(), batch.ids.ids.tobytes(), batch.ids.offsets.tobytes())
+        )
+        return np.linspace(-1, 1, len(batch.labels), dtype=np.float32)[: batch.rows]
+
+    def steps(self, staleness):
+        return StepPipeline(self, staleness)
+
+    def begin_look_up(self, batch):
+        return lambda: batch
+
+    def differentiate(self, batch, looked_up):
+        assert looked_up is batch
+        return DenseStep(self.train(batch), TableGradients(np.zeros(0), np.zeros(0)))
+
+    def apply_dense(self, batch, step):
+        return step.gradients
+
+    def update_tables(self, batch, gradients):
+        self.updated += 1
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    return plan_of(tmp_path_factory.mktemp("run"), passes=2)
+
+
+@pytest.fixture(scope="module")
+def shuffled(tmp_path_factory):
+    return plan_of(tmp_path_factory.mktemp("run"), passes=2, shuffle_events=3 * BATCH_ROWS)
+
+
+@pytest.fixture(scope="module")
+def stale(tmp_path_factory):
+    return plan_of(tmp_path_factory.mktemp("run"), passes=2, staleness=3)
+
+
+def plan_of(run_dir, *, unit_rows=23, hosts=2, shuffle_events=0, **options):
+    options = {"batch_rows": BATCH_ROWS, "partitions_per_epoch": 1, **options}
+    prepared = prepare_run(SYNTHETIC.solution, config(run_dir, **options), SYNTHETIC.read_labels, on_skip=pytest.fail)
+    content = plan_job(prepared, unit_rows=unit_rows, hosts=hosts, shuffle_events=shuffle_events).to_bytes()
+    return JobPlan.from_bytes(content, "plan")
+
+
+class Hosts:
+    """The hosts of a job in threads, from attempt to attempt."""
+
+    def __init__(self, plan, hosts):
+        self.data, self.hosts = JobData(plan, "run"), hosts
+        self.plan = plan
+        self.next_unit, self.attempt = plan.units.first_unit, 0
+        self.states = [self.fresh(rank) for rank in range(hosts)]
+        self.weights = [Recorder() for _ in range(hosts)]
+
+    def fresh(self, rank):
+        progress = RunProgress(segments=self.plan.segments, planned_rows=dict(self.plan.planned_rows))
+        return TrainedState(progress, self.plan.head.collector(), self.data.ledger_before(rank))
+
+    def run(self, end_at=None, stop=None, cancel=False):
+        """Train an attempt to ``stop``; with ``end_at``, it is ordered to end when the first host has done so many steps."""
+        self.attempt += 1
+        stop = self.plan.stop_unit if stop is None else stop
+        names = tuple(f"h{k}" for k in range(self.hosts))
+        order = StartEpoch(self.attempt, 0, self.next_unit, stop, names, None, BEGINNING, "plan")
+        gates = [UnitGate(self.attempt, self.next_unit, stop) for _ in names]
+        steps, lock = [0], threading.Lock()
+
+        def on_step(events):
+            with lock:
+                steps[0] += 1
+                if end_at is not None and steps[0] == end_at:
+                    threading.Thread(target=self.end, args=(gates, cancel, stop)).start()
+
+        if end_at == 0:
+            self.end(gates, cancel, stop)
+        reader = UnitReader(
+            lambda digest: SYNTHETIC.solution, lambda solution, one: with_rows(SYNTHETIC.read(one)), kept_bytes=1 << 30
+        )
+
+        def work(exchange):
+            rank = exchange.rank
+            attempt = None
+            buffer = UnitBuffer((), lambda name: LocalFetcher(reader), lambda *unit: attempt.decode(*unit))
+            try:
+                buffer.set_readers([LOCAL])
+                tools = AttemptTools(self.data, self.weights[rank], buffer, exchange, gates[rank], NO_SAMPLER, on_step)
+                attempt = Attempt(order, self.states[rank], tools)
+                buffer.restart(attempt.requests())
+                return attempt.run()
+            finally:
+                buffer.close()
+
+        found = set(on_hosts(self.hosts, work))
+        assert len(found) == 1
+        self.next_unit = found.pop()
+
+    def end(self, gates, cancel, stop):
+        if cancel:
+            for gate in gates:
+                gate.give_up()
+            return
+        most = max(gate.ask() for gate in gates)
+        for gate in gates:
+            gate.end(min(max(most, self.next_unit), stop))
+
+    @property
+    def position(self):
+        """The position of a commit."""
+        carried = tuple(CarriedPlaces(rank, *one) for rank, state in enumerate(self.states) for one in state.carried)
+        names = tuple(f"h{rank}" for rank in range(self.hosts))
+        return JobPosition(self.attempt, self.next_unit, "plan", names, carried, "test", self.states[0].epoch_steps)
+
+    @property
+    def is_trained(self):
+        return self.next_unit == self.plan.stop_unit and not self.position.carried
+
+    def counts(self):
+        keys = self.plan.units.keys
+        return np.concatenate([np.sum([state.ledger.of(key) for state in self.states], axis=0) for key in keys])
+
+
+def with_rows(table):
+    import pyarrow as pa
+
+    return table.append_column("__row__", pa.array(np.arange(table.num_rows)))
+
+
+def next_stop(plan, unit):
+    """The natural end of the epoch of a unit."""
+    return next(stop for stop in plan.stops if stop > unit)
+
+
+def trained_straight(plan, hosts):
+    job = Hosts(plan, hosts)
+    while not job.is_trained:
+        job.run(stop=next_stop(plan, job.next_unit))
+    return job
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_steps_ahead_are_done_before_an_epoch_ends(plan, stale, hosts):
+    serial, ahead = Hosts(plan, hosts), Hosts(stale, hosts)
+    for job in (serial, ahead):
+        while not job.is_trained:
+            job.run(3)
+            assert all(one.updated in (0, len(one.batches)) for one in job.weights)
+    assert [one.batches for one in ahead.weights] == [one.batches for one in serial.weights]
+    assert all(one.updated == len(one.batches) for one in ahead.weights)
+    assert ahead.states[0].progress.history == serial.states[0].progress.history
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 3])
+def test_one_attempt_over_all_epochs_equals_one_a_epoch(plan, hosts):
+    straight, whole = trained_straight(plan, hosts), Hosts(plan, hosts)
+    whole.run()
+    assert whole.is_trained
+    assert [one.batches for one in whole.weights] == [one.batches for one in straight.weights]
+    assert (straight.counts() == 2).all()
+    history = straight.states[0].progress.history
+    assert history == whole.states[0].progress.history
+    assert [one.epoch for one in history] == list(range(6))
+    assert sum(one.scores.events for one in history) == 2 * sum(table.num_rows for table in SYNTHETIC.tables.values())
+
+
+@pytest.mark.parametrize("planned", [1, 4])
+@pytest.mark.parametrize("hosts", [1, 2, 3, 5])
+def test_every_host_has_events_in_every_step_but_the_last_of_an_epoch(tmp_path, hosts, planned):
+    """Epochs of 80 events in batches of 4, cut for as many hosts or for others."""
+    plan = plan_of(tmp_path, unit_rows=1 << 16, hosts=planned, passes=2, batch_rows=4)
+    job = trained_straight(plan, hosts)
+    events = [one.scores.events for one in job.states[0].progress.history]
+    fewest = sum(-(-count // (4 * hosts)) for count in events)
+    steps = job.states[0].host_steps
+    assert list(steps) == [f"h{rank}" for rank in range(hosts)]
+    assert {one.taken for one in steps.values()} == {fewest}
+    assert min(one.steps for one in steps.values()) >= fewest - len(events)
+    assert all(state.host_steps == steps for state in job.states)
+    assert (job.counts() == 2).all()
+
+
+@settings(max_examples=scaled(8))
+@given(st.integers(1, 3), st.lists(st.integers(0, 9), max_size=5), st.booleans(), st.integers(0, 2))
+def test_early_ends_change_no_batch(plan, shuffled, stale, hosts, ends, whole, kind):
+    plan = (plan, shuffled, stale)[kind]
+    straight, job = trained_straight(plan, hosts), Hosts(plan, hosts)
+    for end_at in ends:
+        if job.next_unit < plan.stop_unit:
+            job.run(end_at, None if whole else next_stop(plan, job.next_unit))
+    while not job.is_trained:
+        job.run()
+    assert [one.batches for one in job.weights] == [one.batches for one in straight.weights]
+    assert (job.counts() == 2).all()
+    assert job.states[0].progress.history == straight.states[0].progress.history
+    assert job.states[0].host_steps == straight.states[0].host_steps
+
+
+@settings(max_examples=scaled(5))
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 12), st.booleans())
+def test_carried_events_move_to_another_number_of_hosts(plan, shuffled, before, after, end_at, shuffles):
+    plan = shuffled if shuffles else plan
+    job = Hosts(plan, before)
+    job.run(end_at)
+    position, counts = job.position, job.counts()
+    other = Hosts(plan, after)
+    other.next_unit = job.next_unit
+    for rank, state in enumerate(other.states):
+        state.carried = plan.carried_of(position, rank, after)
+        state.progress.epochs_done = job.states[0].progress.epochs_done
+        state.epoch_steps = job.states[0].epoch_steps
+    while not other.is_trained:
+        other.run()
+    assert (counts + other.counts() == 2).all()
+
+
+def test_shuffled_batches_have_other_events_in_windows(plan, shuffled):
+    straight, job = trained_straight(plan, 1), trained_straight(shuffled, 1)
+    in_order, drawn = ([labels for labels, *_ in one.weights[0].batches] for one in (straight, job))
+    assert in_order != drawn
+    window = 3
+    labels = [np.frombuffer(b"".join(one[:window]), np.float32) for one in (in_order, drawn)]
+    assert (np.sort(labels[0]) == np.sort(labels[1])).all(), "a window holds the events of its place in the stream"
+
+
+def test_a_window_must_be_whole_batches(tmp_path):
+    with pytest.raises(ConfigError, match="whole batches"):
+        plan_of(tmp_path, shuffle_events=BATCH_ROWS + 1)
+
+
+def test_an_attempt_that_is_given_up_says_so(plan):
+    with pytest.raises(AttemptOver):
+        Hosts(plan, 2).run(3, cancel=True)
+
+
+def test_a_bad_batch_is_kept_and_named(plan):
+    job = Hosts(plan, 1)
+    job.weights[0].train = lambda batch: np.full(batch.rows, np.nan, np.float32)
+    with pytest.raises(NonFiniteLoss) as error:
+        job.run()
+    assert error.value.where == "attempt 1, step 0"
+
+
+def test_a_second_visit_of_an_event_is_not_its_first_label(plan):
+    """Hosts that see an event in another pass only do not count its label again."""
+    straight, alone = trained_straight(plan, 2), trained_straight(plan, 1)
+    for key in plan.units.keys:
+        sums = sum(state.ledger.labels_of(key) or 0 for state in straight.states) % 2**64
+        assert sums == alone.states[0].ledger.labels_of(key)
+
+
+def test_a_plan_of_partly_trained_events_trains_the_rest(tmp_path, plan):
+    """A plan made after some events were trained has their counts, and trains each event as often as it should be."""
+    job = Hosts(plan, 1)
+    job.run(4)
+    trained = job.states[0].ledger
+    counts = trained.counts()
+    again = replace(plan, counts=counts)
+    rest = Hosts(JobPlan.from_bytes(again.to_bytes(), "plan"), 2)
+    while not rest.is_trained:
+        rest.run()
+    assert (rest.counts() == 2).all()

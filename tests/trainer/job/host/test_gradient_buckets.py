@@ -1,0 +1,47 @@
+"""The buckets of dense gradients cover the vector once, and their groups are handed over in the order of the backward pass."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.examples import scaled
+from trainer.job.host.gradient_buckets import ONE_ROUND_BYTES, GradientBuckets
+
+
+@settings(max_examples=scaled(200))
+@given(st.lists(st.integers(0, 60), max_size=12), st.integers(1, 7), st.integers(4, 300))
+def test_buckets_cover_the_vector_from_its_end(sizes, hosts, bucket_bytes):
+    found = GradientBuckets.of(sizes, hosts, bucket_bytes)
+    places = [place for group in found.groups for place in group]
+    assert places == list(reversed(range(len(sizes))))
+    at = found.size
+    for bucket in found.buckets:
+        assert bucket.stop == at
+        at = bucket.start
+        assert hosts == 1 or 4 * (bucket.stop - bucket.start) <= bucket_bytes
+        assert [start for start, _ in bucket.segments[1:]] == [stop for _, stop in bucket.segments[:-1]]
+        assert (bucket.segments[0][0], bucket.segments[-1][1]) == (bucket.start, bucket.stop)
+    assert at == 0
+    assert found.size == sum(sizes)
+    assert found.ready[-1] == len(found.buckets)
+    assert list(found.ready) == sorted(set(found.ready))
+
+
+@settings(max_examples=scaled(200))
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(2, 7), st.integers(4, 300))
+def test_a_bucket_is_ready_when_its_variables_are_there(sizes, hosts, bucket_bytes):
+    found = GradientBuckets.of(sizes, hosts, bucket_bytes)
+    for group, ready in zip(found.groups, found.ready, strict=True):
+        first = found.offsets[group[-1]]
+        complete = [number for number, one in enumerate(found.buckets) if one.start >= first]
+        assert complete == list(range(ready))
+
+
+def test_a_small_bucket_and_two_hosts_take_one_round():
+    floats = ONE_ROUND_BYTES // 4
+    assert GradientBuckets.of([1 << 20], 2).buckets[0].is_whole
+    assert not GradientBuckets.of([1 << 20], 3).buckets[0].is_whole
+    assert GradientBuckets.of([floats], 3).buckets[0].is_whole  # (H - 1) (H - 2) / H = 2/3 of its bytes more
+    assert not GradientBuckets.of([2 * floats], 3).buckets[0].is_whole
+    assert len(GradientBuckets.of([1 << 20], 1).buckets) == 1

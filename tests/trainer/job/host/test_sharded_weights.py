@@ -1,0 +1,196 @@
+"""Hosts train the same dense weights bit for bit, however their gradients are sent and however late updates are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+from tests.support.processes import PATIENCE_SECS
+from tests.trainer.job.host.training_ways import (
+    ROWS,
+    WAYS,
+    batches_of,
+    bucketed,
+    by_towers,
+    config_of,
+    gathered,
+    halves,
+    in_pipeline,
+    in_turn,
+    one_after_the_other,
+)
+from tests.trainer.thread_channels import on_channels
+from trainer.job.host.sharded_weights import empty_batch
+from trainer.job.host.tower_weights import has_own_modules
+
+pytest.importorskip("tensorflow")
+
+
+@pytest.fixture(scope="module")
+def prepared_of(tmp_path_factory):
+    """By name of a network: its options, and what a run has prepared, with its batches."""
+
+    def prepare(name, **options):
+        chosen = config_of(tmp_path_factory.mktemp("run"), name, **options)
+        return chosen, *batches_of(chosen)
+
+    return prepare
+
+
+def trained(scene, hosts, make, train, delays=0.0):
+    """The arrays of all hosts after ``train`` has trained their weights on batches in turn, and their logits."""
+    options, prepared, batches = scene
+    steps = -(-len(batches) // hosts)
+    none = empty_batch(prepared.layout, ROWS, prepared.head)
+    padded = [*batches, *[none] * (steps * hosts - len(batches))]
+
+    def work(channels):
+        weights = make(prepared, options, channels)
+        own = padded[channels.steps.rank :: hosts]
+        return train(weights, own), weights.arrays()
+
+    return on_channels(hosts, work, delays=delays)
+
+
+def assert_equal(one, other):
+    assert len(one) == len(other)
+    for (first, arrays), (second, expected) in zip(one, other, strict=True):
+        assert [a.tobytes() for a in first] == [b.tobytes() for b in second]
+        assert arrays.keys() == expected.keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, expected[name], err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "hosts"), [("dlrm", 1), ("dlrm", 2), ("dlrm", 3), ("dropout", 2), ("dcn", 3)])
+def test_buckets_and_overlap_change_no_bit(prepared_of, name, hosts):
+    scene = prepared_of(name)
+    expected = trained(scene, hosts, gathered, in_turn)
+    dense = [{name: array for name, array in arrays.items() if name.startswith("dense/")} for _, arrays in expected]
+    for other in dense[1:]:
+        assert all(array.tobytes() == dense[0][name].tobytes() for name, array in other.items())
+    assert_equal(trained(scene, hosts, bucketed(1 << 20), in_turn), expected)
+    for bucket_bytes in (64, 600):
+        assert_equal(trained(scene, hosts, bucketed(bucket_bytes), in_turn, delays=0.001), expected)
+
+
+@pytest.mark.parametrize("hosts", [1, 3])
+def test_all_hosts_count_the_hidden_units_that_are_off_for_all_of_their_events(prepared_of, hosts):
+    """Units that are off on one host alone are on: the sums of gradients tell."""
+    scene = prepared_of("dlrm", activation="relu")
+
+    def off_below(weights, batches):
+        top = weights.dense._network.mlps[-1].layers[0]
+        top.bias.assign(np.where(np.arange(top.units) < 5, -1000, 1).astype(np.float32))
+        in_turn(weights, batches)
+        return [np.array([*vars_of(weights.idle_units)])]
+
+    def vars_of(idle):
+        return idle.units, idle.off, idle.steps
+
+    found = [tuple(counts[0].tolist()) for counts, _ in trained(scene, hosts, bucketed(1 << 20), off_below)]
+    assert len(set(found)) == 1
+    units, off, steps = found[0]
+    assert (units, steps) == (16 + 12 + 8 + 8 + 4, -(-7 // hosts))
+    assert 5 <= off < 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("staleness", [1, 3])
+def test_hosts_with_late_updates_train_the_same_bits(prepared_of, staleness):
+    scene = prepared_of("dlrm", staleness=staleness)
+    expected = trained(scene, 2, gathered, one_after_the_other(staleness))
+    for delays in (0.0, 0.002):
+        assert_equal(trained(scene, 2, bucketed(600), in_pipeline(staleness), delays=delays), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("hosts", "staleness"), [(2, 0), (3, 0), (5, 2)])
+def test_hosts_exchange_by_towers_with_the_same_bits(prepared_of, hosts, staleness):
+    """Also where a tower has several hosts, and a host no events."""
+    scene = prepared_of("dlrm", staleness=staleness)
+    train = in_pipeline(staleness) if staleness else in_turn
+    towers = halves(scene[1])
+    assert_equal(trained(scene, hosts, by_towers(towers), train), trained(scene, hosts, by_towers(()), train))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "hosts"), [("dlrm", 2), ("dcn", 3), ("dlrm", 5)])
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_modules_on_the_hosts_of_their_towers_train_what_all_hosts_would(prepared_of, name, hosts, optimizer):
+    """Up to the order of sums; hosts have equal models afterwards, and go on from them as if they had not stopped."""
+    towers = halves(prepared_of(name)[1])
+    options = {"tower_modules": {"towers": towers, "compression": 2}, "dense_optimizer": optimizer}
+    scene = prepared_of(name, **options)
+    flat, found = trained(scene, hosts, by_towers(()), in_turn), trained(scene, hosts, by_towers(towers), in_turn)
+    dense = [{key: array for key, array in arrays.items() if key.startswith("dense/")} for _, arrays in found]
+    assert all(array.tobytes() == dense[0][key].tobytes() for one in dense for key, array in one.items())
+    for (logits, arrays), (expected, others) in zip(found, flat, strict=True):
+        for one, other in zip(logits, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+        assert arrays.keys() == others.keys()
+        for key, array in arrays.items():
+            np.testing.assert_allclose(array, others[key], rtol=2e-3, atol=2e-4, err_msg=key)
+
+    def stop_and_go_on(weights, batches):
+        half = len(batches) // 2
+        logits = in_turn(weights, batches[:half])
+        saved = {key: np.array(array) for key, array in weights.arrays().items()}
+        in_turn(weights, batches[half:])
+        weights.load(saved)
+        return logits + in_turn(weights, batches[half:])
+
+    assert_equal(trained(scene, hosts, by_towers(towers), stop_and_go_on), found)
+
+
+def test_modules_stay_with_the_dense_part_where_hosts_cannot_have_them(prepared_of):
+    options, prepared, _ = prepared_of("dlrm")
+    towers, layout = halves(prepared), prepared.layout
+    made = {"towers": towers, "compression": 2}
+    assert has_own_modules(layout, replace(options, tower_modules=made), towers)
+    for other, of in (
+        (options, towers),
+        (replace(options, tower_modules=made, staleness=1), towers),
+        (replace(options, tower_modules=made), towers[::-1]),
+        (replace(options, tower_modules=made, deep=False), towers),
+    ):
+        assert not has_own_modules(layout, other, of)
+
+
+@pytest.mark.slow
+def test_host_processes_train_the_same_bits_in_every_way():
+    """Three processes over real sockets: buckets and overlap, with late updates, give the bits of whole vectors sent in turn."""
+    hosts, root = 3, ROOT
+    command = [sys.executable, "-m", "tests.trainer.job.host.host_process"]
+    running = [
+        subprocess.Popen([*command, str(rank), str(hosts)], cwd=root, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for rank in range(hosts)
+    ]  # fmt: skip
+    try:
+        addresses = json.dumps([one.stdout.readline().strip() for one in running])
+        say(running, addresses)
+        found = {}
+        for name in WAYS:
+            lines = [json.loads(one.stdout.readline()) for one in running]
+            assert [line[0] for line in lines] == [name] * hosts
+            found[name] = [line[1] for line in lines]
+            assert len({line[2] for line in lines}) == 1, "dense weights are equal on all hosts"
+            say(running, "done")
+        assert found["one bucket"] == found["overlapped"] == found["gathered"]
+        assert [one.wait(PATIENCE_SECS) for one in running] == [0] * hosts
+    finally:
+        for one in running:
+            one.kill()
+            one.communicate()
+
+
+def say(processes, line):
+    for one in processes:
+        one.stdin.write(line + "\n")
+        one.stdin.flush()

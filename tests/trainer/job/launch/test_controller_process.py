@@ -1,0 +1,28 @@
+"""The process of a controller, beside what it controls."""
+
+from __future__ import annotations
+
+from trainer.job.control.job_files import JobFiles
+from trainer.job.launch.controller_process import run_controller
+from trainer.job.launch.job_spec import FORMAT, JobSpec
+from trainer.scheduling.job import JobSettings
+from trainer.scheduling.orders import Commit
+
+
+def test_a_controller_removes_what_killed_processes_have_left(tmp_path):
+    """Unfinished checkpoints, and parts of attempts that were given up; not those of attempts to come."""
+    files = JobFiles(tmp_path)
+    files.make_token()
+    JobSpec(FORMAT, "job", JobSettings(release="test"), None, str(tmp_path / "home")).write(files)
+    checkpoints = tmp_path / "checkpoints"
+    unfinished, given_up, to_come = (
+        checkpoints / name
+        for name in (".tmp-epoch-000001-1", "parts/attempt-000002/host-0", "parts/attempt-000009/host-0")
+    )
+    for folder in (unfinished, given_up, to_come):
+        folder.mkdir(parents=True)
+        (folder / "array-0000.npy").write_bytes(b"left")
+    run_controller(files, newest=Commit(0, 2, 0), on_signals=lambda end: end())
+    assert not unfinished.exists()
+    assert not given_up.exists()
+    assert to_come.exists()

@@ -1,0 +1,130 @@
+"""Jobs of pruned tables: one host trains what one process trains, also on a parameter server; several hosts share rows, places and importance."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.support.parameter_servers import thread_servers
+from tests.trainer.job.launch.jobs import (
+    copy_begun,
+    launch,
+    make_warehouse,
+    newest,
+    prepare,
+    run_job,
+    run_killed,
+    settings,
+    train_alone,
+)
+from trainer.checkpoints.open_run import open_run
+from trainer.checkpoints.read import verify_commit
+from trainer.errors import ConfigError
+from trainer.job.launch.job_spec import ServersSpec
+from trainer.job.launch.resharded_run import reshard_run
+from trainer.job.launch.run_comparison import run_differences
+from trainer.planning.plan import PartitionPlan
+from trainer.scheduling.transitions import JobState
+from trainer.serving.trained import load_trained
+
+pytest.importorskip("tensorflow")
+OPTIONS = {
+    "batch_rows": 64,
+    "passes": 2,
+    "linear": True,
+    "keep_checkpoints": 9,
+    "pruning": {"budget": 0.06, "round_steps": 3},
+}
+
+
+@pytest.mark.slow
+def test_a_host_that_is_killed_prunes_as_one_that_is_not(tmp_path):
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse, thread_servers(1) as servers:
+        on_servers = ServersSpec(tuple(str(one.address) for one in servers), run=1)
+        run_job(warehouse, tmp_path / "alone", settings(1), unit_rows=300, **OPTIONS)
+        rounds = {array[2] for name, array in newest(tmp_path / "alone").arrays.items() if "/pruning/" in name}
+        assert max(rounds) > 5
+        for name, spec in (("killed", None), ("served", on_servers)):
+            job = launch(
+                warehouse, tmp_path / name, settings(1, most_restarts=9), unit_rows=300, servers=spec, **OPTIONS
+            )
+            run_killed(tmp_path / name, job)
+            assert run_differences(tmp_path / name, tmp_path / "alone") == (), name
+
+
+@pytest.mark.slow
+def test_hosts_share_rows_and_places(tmp_path):
+    """Bit for bit although a host is killed; other numbers of hosts and one process go on from a commit."""
+    run, begun = tmp_path / "killed", tmp_path / "begun"
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
+        run_job(warehouse, tmp_path / "calm", settings(2), unit_rows=300, **OPTIONS)
+        run_killed(run, launch(warehouse, run, settings(2, most_restarts=9), unit_rows=300, **OPTIONS))
+        assert run_differences(run, tmp_path / "calm") == ()
+        last = newest(run)
+        verify_commit(open_run(run), last.name)
+        assert_pruned(last.arrays)
+        engine = load_trained(str(run)).weights.engine
+        assert {name: one.rows.tolist() for name, one in engine.state().items()} == {
+            name: last.arrays[f"embedding/rows/{name}"].tolist() for name in engine.state()
+        }
+        copy_begun(run, begun)
+        for hosts in (3, 1):
+            shutil.copytree(begun, tmp_path / f"on-{hosts}")
+            status = run_job(warehouse, tmp_path / f"on-{hosts}", settings(hosts), unit_rows=300, **OPTIONS)
+            assert status.state is JobState.DONE
+        reshard_run(str(begun), 2, PartitionPlan(3, ()), tmp_path / "resharded")
+        assert run_job(warehouse, tmp_path / "resharded", settings(3), unit_rows=300, **OPTIONS).state is JobState.DONE
+        assert run_differences(tmp_path / "resharded", tmp_path / "on-3") == ()
+        shutil.copytree(begun, tmp_path / "alone")
+        train_alone(warehouse, tmp_path / "alone", **OPTIONS)
+        for name in ("on-3", "on-1", "alone"):
+            assert prepare(warehouse, tmp_path / name, **OPTIONS).summary().exact
+            assert_pruned(newest(tmp_path / name).arrays)
+
+
+@pytest.mark.slow
+def test_hosts_train_pruned_tables_of_servers(tmp_path):
+    """Bit for bit although a host is killed; without servers, on other numbers of them and in one process a run goes on from a commit."""
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse, thread_servers(5) as servers:
+        addresses = [str(one.address) for one in servers]
+        specs = [ServersSpec(tuple(own), run=1) for own in (addresses[:2], addresses[2:4], addresses[4:])]
+        run_job(warehouse, tmp_path / "calm", settings(2), unit_rows=300, servers=specs[0], **OPTIONS)
+        job = launch(warehouse, tmp_path / "run", settings(2, most_restarts=9), unit_rows=300, servers=specs[1], **OPTIONS)  # fmt: skip
+        run_killed(tmp_path / "run", job)
+        assert run_differences(tmp_path / "run", tmp_path / "calm") == ()
+        verify_commit(open_run(tmp_path / "run"), newest(tmp_path / "run").name)
+        assert_pruned(newest(tmp_path / "run").arrays)
+        copy_begun(tmp_path / "run", tmp_path / "begun")
+        for name, spec in (("hosts", None), ("one", specs[2])):
+            shutil.copytree(tmp_path / "begun", tmp_path / name)
+            status = run_job(warehouse, tmp_path / name, settings(2), unit_rows=300, servers=spec, **OPTIONS)
+            assert status.state is JobState.DONE
+        shutil.copytree(tmp_path / "begun", tmp_path / "alone")
+        train_alone(warehouse, tmp_path / "alone", **OPTIONS)
+        for name in ("hosts", "one", "alone"):
+            assert prepare(warehouse, tmp_path / name, **OPTIONS).summary().exact
+            assert_pruned(newest(tmp_path / name).arrays)
+
+
+def test_hosts_without_a_place_are_refused_before_training_begins(tmp_path):
+    with make_warehouse(tmp_path / "warehouse", hours=1, rows=50) as warehouse:
+        names = sorted({one.table.name for one in prepare(warehouse, tmp_path / "run", **OPTIONS).layout.features})
+        few = {**OPTIONS, "linear": False, "pruning": {"groups": [{"tables": names, "rows": len(names)}]}}
+        launch(warehouse, tmp_path / "run", settings(len(names)), **few)
+        with pytest.raises(ConfigError, match="must be at least one for each host"):
+            launch(warehouse, tmp_path / "other", settings(len(names) + 1), **few)
+        assert not (tmp_path / "other").exists()
+
+
+def assert_pruned(arrays):
+    """More rows were looked up than have places."""
+    for kind in ("embedding", "linear"):
+        names = [name.removeprefix(f"{kind}/rows/") for name in arrays if name.startswith(f"{kind}/rows/")]
+        kept, seen = ([set(arrays[f"{of}/rows/{name}"].tolist()) for name in names] for of in (kind, f"{kind}-importance"))  # fmt: skip
+        assert names
+        assert 0 < sum(map(len, kept)) < sum(map(len, seen))
+        assert all(arrays[f"history/{kind}/pruning/{name}"][2] > 5 for name in names)
+        importance = arrays[f"{kind}-importance/weights/{names[0]}"]
+        assert importance.shape[1] == 1
+        assert (importance > 0).all()

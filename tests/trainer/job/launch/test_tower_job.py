@@ -1,0 +1,86 @@
+"""Jobs of real processes whose hosts exchange by towers: they train what a job that exchanges flat trains."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.trainer.job.launch.jobs import (
+    copy_begun,
+    launch,
+    make_warehouse,
+    newest,
+    prepare,
+    run_job,
+    run_killed,
+    settings,
+)
+from trainer.errors import ConfigError
+from trainer.job.launch.run_comparison import run_differences
+from trainer.run.weights.run_partition import check_fixed_hosts
+from trainer.scheduling.transitions import JobState
+from trainer.tables.routes.towers.placement import TowerPlacement, tower_partition
+
+pytest.importorskip("tensorflow")
+OPTIONS = {"batch_rows": 64, "passes": 2, "linear": True, "keep_checkpoints": 9}
+HOSTS = 3
+
+
+def two_towers(warehouse, run_dir):
+    """The towers of a job, of which one has two hosts, and their plan."""
+    features = prepare(warehouse, run_dir, **OPTIONS).layout.features
+    names = [one.name for one in features]
+    towers = (tuple(names[::2]), tuple(names[1::2]))
+    return {"plan": tower_partition(features, TowerPlacement(HOSTS, 1, towers)), "towers": towers}
+
+
+@pytest.mark.slow
+def test_a_job_by_towers_trains_what_one_without_trains(tmp_path):
+    """Bit for bit, although a host is killed; one of two towers has two hosts. Without towers a job goes on from its commits."""
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
+        by = two_towers(warehouse, tmp_path / "towers")
+        job = launch(warehouse, tmp_path / "towers", settings(HOSTS, most_restarts=9), unit_rows=300, **by, **OPTIONS)
+        run_killed(tmp_path / "towers", job)
+        run_job(warehouse, tmp_path / "flat", settings(HOSTS), unit_rows=300, **OPTIONS)
+        assert run_differences(tmp_path / "towers", tmp_path / "flat") == ()
+        assert newest(tmp_path / "towers").partition == by["plan"]
+        assert newest(tmp_path / "flat").partition is None
+        for name, ways in (("again", by), ("without", {})):
+            copy_begun(tmp_path / "towers", tmp_path / name)
+            run_job(warehouse, tmp_path / name, settings(HOSTS), unit_rows=300, **ways, **OPTIONS)
+            assert run_differences(tmp_path / name, tmp_path / "flat") == (), name
+
+
+@pytest.mark.slow
+def test_modules_on_the_hosts_of_their_towers_are_in_commits(tmp_path):
+    """A killed host trains the same bits; a job without towers, with all modules on all hosts, goes on and ends close by."""
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
+        by = two_towers(warehouse, tmp_path / "calm")
+        options = {**OPTIONS, "tower_modules": {"towers": by["towers"], "compression": 2}}
+        finished(run_job(warehouse, tmp_path / "calm", settings(HOSTS), unit_rows=300, **by, **options))
+        job = launch(warehouse, tmp_path / "killed", settings(HOSTS, most_restarts=9), unit_rows=300, **by, **options)
+        run_killed(tmp_path / "killed", job)
+        assert run_differences(tmp_path / "killed", tmp_path / "calm") == ()
+        finished(run_job(warehouse, tmp_path / "flat", settings(HOSTS), unit_rows=300, **options))
+        begun = tmp_path / "begun"
+        copy_begun(tmp_path / "calm", begun)
+        finished(run_job(warehouse, begun, settings(HOSTS), unit_rows=300, **options))
+        expected = newest(tmp_path / "flat").arrays
+        for name in ("calm", "begun"):
+            assert prepare(warehouse, tmp_path / name, **options).summary().exact
+            found = newest(tmp_path / name).arrays
+            assert found.keys() == expected.keys()
+            for key in (one for one in found if one.startswith("dense/weights/")):
+                np.testing.assert_allclose(found[key], expected[key], rtol=0.02, atol=2e-3, err_msg=f"{name}: {key}")
+
+
+def finished(status):
+    assert status.state is JobState.DONE
+
+
+def test_the_hosts_of_a_job_by_towers_stay_as_many():
+    check_fixed_hosts(2, 0, 2, where="--towers")
+    for numbers, option in (((2, 1, 0), "--least-hosts"), ((2, 0, 1), "--caught-up-hosts")):
+        with pytest.raises(ConfigError, match="must stay as many") as raised:
+            check_fixed_hosts(*numbers, where="--towers")
+        assert option in raised.value.where

@@ -1,0 +1,51 @@
+"""A job whose one host trains on the TPUs of its machine: real processes, emulated TPUs."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from headrace.cli.training_jobs import role_command
+from tests.trainer.job.launch.jobs import launch, make_warehouse, newest, run_job, settings
+from tests.trainer.run.test_tpu_training import assert_close
+from trainer.job.control.job_files import JobFiles
+from trainer.job.launch.supervisor import Supervisor, SupervisorSettings
+from trainer.scheduling.holds import ErrorClass
+from trainer.scheduling.transitions import JobState
+
+pytest.importorskip("tensorflow")
+OPTIONS = {"batch_rows": 64, "passes": 2, "linear": True, "staleness": 1}
+
+
+@pytest.mark.slow
+def test_a_host_on_tpus_trains_what_a_host_on_its_cpu_trains(tmp_path):
+    def command(kind, name, arguments):
+        plain = role_command(str(tmp_path / "tpu"), kind, name, arguments)
+        return [sys.executable, "-m", "tests.trainer.job.launch.emulated_host", *plain[5:]] if kind == "host" else plain
+
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=200) as warehouse:
+        run_job(warehouse, tmp_path / "cpu", settings(), **OPTIONS)
+        job = launch(warehouse, tmp_path / "tpu", settings(), **OPTIONS)
+        looks = SupervisorSettings(look_secs=0.1)
+        status = Supervisor(JobFiles(tmp_path / "tpu"), job.spec.job, command, settings=looks).run(job.newest)
+    assert status.state is JobState.DONE
+    one, other = (newest(tmp_path / name) for name in ("tpu", "cpu"))
+    for name in ("ledger", "step", "position", "identity"):
+        assert one.document[name] == other.document[name], name
+    assert_close(tmp_path / "tpu", tmp_path / "cpu")
+
+
+def test_a_host_without_tpus_holds_its_job(tmp_path):
+    def command(kind, name, arguments):
+        plain = role_command(str(tmp_path / "run"), kind, name, arguments)
+        return [*plain, "--tpu", "local"] if kind == "host" else plain
+
+    with make_warehouse(tmp_path / "warehouse", hours=1, rows=100) as warehouse:
+        job = launch(warehouse, tmp_path / "run", settings(), batch_rows=64)
+        looks = SupervisorSettings(look_secs=0.1)
+        status = Supervisor(JobFiles(tmp_path / "run"), job.spec.job, command, settings=looks).run(job.newest)
+    assert status.hold is not None
+    assert status.hold.error_class is ErrorClass.PERMANENT
+    assert status.hold.reason.startswith("ConfigError: the tpu engine must reach a TPU")
+    assert status.hold.role == "host h0"

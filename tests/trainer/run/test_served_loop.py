@@ -1,0 +1,62 @@
+"""Training with tables on parameter servers in threads; bits are compared by the slow tests, in processes of their own."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import pytest
+
+from tests.support.parameter_servers import thread_servers
+from tests.trainer.synthetic import TYPES, Synthetic, config
+from trainer.checkpoints.checkpoint import write_checkpoint
+from trainer.errors import ConfigError
+from trainer.run import loop
+from trainer.run.loop import train
+from trainer.servers.run_servers import RunServers
+
+
+def on_servers(servers, run: int):
+    found = RunServers(tuple(one.address for one in servers), run=run)
+    return partial(found.engine, 1)
+
+
+def losses_of(report) -> list[float]:
+    return [one.scores.log_loss for one in report.history]
+
+
+def test_each_run_on_the_same_servers_trains_as_one_without_servers(tmp_path):
+    data = Synthetic(2)
+    alone = losses_of(train(data.solution, data.read, config(tmp_path / "alone")))
+    with thread_servers(2) as servers:
+        for run in (1, 2):
+            report = train(data.solution, data.read, config(tmp_path / str(run)), make_engine=on_servers(servers, run))
+            assert losses_of(report) == pytest.approx(alone, rel=1e-6), "each begins with initial rows"
+
+
+@pytest.mark.slow
+def test_held_out_events_are_scored_after_the_snapshot_that_is_written(tmp_path, monkeypatch):
+    """The tables have one snapshot at a time: a second one would be written as a part of the first."""
+
+    def write(*arguments, **options):
+        time.sleep(0.3)
+        return write_checkpoint(*arguments, **options)
+
+    data = Synthetic(3)
+    options = {"passes": 2, "held_out_share": 0.3, "partitions_per_epoch": 1, "hashed": {"user": {"capacity": 300}}}
+    reports = []
+    for name in ("at once", "slowly"):
+        with thread_servers(2) as servers:
+            engine = on_servers(servers, 1)
+            reports.append(train(data.solution, data.read, config(tmp_path / name, **options), make_engine=engine))
+        monkeypatch.setattr(loop, "write_checkpoint", write)
+    alone, served = reports
+    assert losses_of(served) == losses_of(alone)
+    assert len(served.held_out.scored) == 2
+    assert served.held_out == alone.held_out
+
+
+def test_a_model_without_ids_is_refused(tmp_path):
+    data = Synthetic(1, types={name: TYPES[name] for name in ("price", "mobile")})
+    with thread_servers(1) as servers, pytest.raises(ConfigError, match="on servers must have embedding tables"):
+        train(data.solution, data.read, config(tmp_path), make_engine=on_servers(servers, 1))

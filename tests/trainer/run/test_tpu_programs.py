@@ -1,0 +1,31 @@
+"""The compiled step of training under TensorFlow's real passes, on slices that are planned."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.trainer.synthetic import Synthetic, config
+from tests.trainer.tables.tpu.test_training_loop import PIPELINED, SERIAL, effects_of, programs_of
+from trainer.run.preparation.preparation import prepare_run
+from trainer.run.weights.tpu_weights import TpuWeights
+from trainer.tables.sparse_core import SparseCoreSettings
+from trainer.tables.tpu.connected_slice import ConnectedSlice
+from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
+from trainer.tables.tpu.training_loop import replica_elements, training_loop
+
+tf = pytest.importorskip("tensorflow")
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+@pytest.mark.parametrize("network", ["dlrm", "dcn"])
+def test_the_step_of_training_is_pipelined_as_its_staleness_says(tmp_path, staleness, network):
+    data = Synthetic(1, 100)
+    options = config(tmp_path, engine="tpu", staleness=staleness, network=network, linear=True, dropout=0.1)
+    prepared = prepare_run(data.solution, options, data.read_labels, on_skip=pytest.fail)
+    slice_ = ConnectedSlice(planned_strategy(PlannedSlice(2), on_cpu=True), SparseCoreSettings())
+    weights = TpuWeights(prepared.layout, options, prepared.head, slice_)
+    loop = training_loop(weights.engine, weights._replica_step)
+    elements = replica_elements(weights.engine, lambda: [], weights._other_specs(options.batch_rows // 2))
+    found = programs_of(loop.get_concrete_function(iter(elements), tf.TensorSpec([], tf.int32)))
+    assert [(effects_of(program), inside) for program, inside in found] == (PIPELINED if staleness else SERIAL)
+    assert weights.engine.staleness == staleness

@@ -1,0 +1,379 @@
+"""Pruned tables whose places and importance are on servers: the bits of a process, or of hosts, with the same places."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.examples import scaled
+from tests.support.parameter_servers import thread_servers
+from tests.trainer.servers.test_killed_servers import link_to, processes
+from tests.trainer.tables.routes.partitioned.test_partitioned_engine import batches, same_states
+from tests.trainer.tables.routes.servers.test_ps_engine import counted
+from tests.trainer.tables.stores.pruned.histories import histories_of
+from tests.trainer.tables.stores.pruned.test_pruned_engine import (
+    FEATURES,
+    NEVER,
+    PAPER,
+    SEED,
+    TABLES,
+    popular_batch,
+    pruned,
+    step,
+)
+from tests.trainer.tables.test_engine import batch_of
+from tests.trainer.thread_exchange import on_hosts
+from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, TornCheckpoint
+from trainer.options.pruning import PruningOptions
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+from trainer.servers.client_updates import Greeting, Mode
+from trainer.tables import SGD, CpuEngine, FeatureSpec, TableSpec
+from trainer.tables.routes.exchange import OneHost
+from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
+from trainer.tables.routes.partitioned.table_parts import TableParts
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.frames import Kind
+from trainer.tables.routes.servers.stacked_plan import stacked_plan
+from trainer.tables.snapshot_states import state_of
+from trainer.tables.spec import tables_of
+from trainer.tables.state_checks import empty_state
+from trainer.tables.wire.settings import WireSettings
+
+SERVERS = 3
+ATTEMPTS = count(1)
+#: Each table has one feature.
+SINGLE = tuple(FeatureSpec(f"only {one.name}", one) for one in TABLES)
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with thread_servers(SERVERS) as made:
+        yield made
+
+
+def options_of(budget, **options) -> PruningOptions:
+    return PruningOptions.read({"budget": budget, **PAPER, **options})
+
+
+def served(servers, budget=0.5, **options) -> PsEngine:
+    """As a new attempt: other budgets have other rows."""
+    greeting = Greeting(attempt=next(ATTEMPTS))
+    return over([one.connect(greeting) for one in servers], budget, **options)
+
+
+def over(
+    connects, budget=0.5, *, features=FEATURES, threads=1, wire=None, plan=None, is_first=True, **options
+) -> PsEngine:
+    found = PsEngine(features, seed=SEED, servers=connects, threads=threads, wire=wire, plan=plan, pruning=options_of(budget, **options))  # fmt: skip
+    if is_first:
+        found.load_state({one.name: empty_state(one) for one in tables_of(features)})
+    return found
+
+
+def same(one, other) -> None:
+    """Values and importance."""
+    found, expected = one.state(), other.state()
+    same_states(found, expected)
+    own = histories_of(found)
+    for name, history in histories_of(expected).items():
+        assert own[name].rows.tobytes() == history.rows.tobytes()
+        assert own[name].importance.tobytes() == history.importance.tobytes()
+        assert (own[name].gain, own[name].step, own[name].rounds) == (history.gain, history.step, history.rounds)
+    assert one.statistics() == other.statistics()
+
+
+@settings(max_examples=scaled(25))
+@given(
+    st.lists(batches(SINGLE), min_size=1, max_size=8),
+    st.floats(0.2, 1.0),
+    st.sampled_from(["zero", "initial", "restored", "none"]),
+    st.sampled_from([{"round_steps": 2}, {"check_steps": 2}, {"check_steps": 1, "normalised": True}]),
+)
+def test_one_server_has_the_bits_of_one_process(servers, trained, budget, reset, rounds):
+    """Where each table has one feature; also which rows get the last free places, and when rounds begin."""
+    options = {"reset": reset, "spare_share": 0.3, "decay_steps": 3, **rounds}
+    here, there = pruned(budget, features=SINGLE, **options), served(servers[:1], budget, features=SINGLE, **options)
+    for seed, batch in enumerate(trained):
+        assert step(there, batch, seed) == step(here, batch, seed)
+    same(there, here)
+    there.close()
+
+
+def hosts_of(count: int, budget: float, trained, features=FEATURES, plan=None, **options):
+    """The activations of each host's batches, and the states that all hosts have together."""
+    tables = tables_of(features)
+
+    def work(exchange):
+        parts = TableParts(tables, count, plan or stacked_plan(tables, count))
+        made = ShardedTables(features, seed=SEED, exchange=exchange, parts=parts, threads=1, pruning=options_of(budget, **options))  # fmt: skip
+        return [
+            step(made, of_hosts[exchange.rank], (k, exchange.rank)) for k, of_hosts in enumerate(trained)
+        ], made.state()
+
+    found = on_hosts(count, work)
+    return [seen for seen, _ in found], [states for _, states in found]
+
+
+def assert_same_as_hosts(engine: PsEngine, of_hosts) -> None:
+    state, histories = engine.state(), histories_of(engine.state())
+    for name, one in state.items():
+        rows = np.concatenate([states[name].rows for states in of_hosts])
+        order = np.argsort(rows)
+        assert rows[order].tobytes() == one.rows.tobytes()
+        for array in ("weights", "slots"):
+            joined = np.concatenate([getattr(states[name], array) for states in of_hosts])[order]
+            assert joined.tobytes() == getattr(one, array).tobytes()
+        known = [histories_of(states) for states in of_hosts]
+        own = [one[name] for one in known if name in one]  # of a whole table one host
+        rows = np.concatenate([one.rows for one in own])
+        order = np.argsort(rows)
+        assert rows[order].tobytes() == histories[name].rows.tobytes()
+        assert np.concatenate([one.importance for one in own])[order].tobytes() == histories[name].importance.tobytes()
+
+
+def by_blocks(servers: int) -> PartitionPlan:
+    """Tables by rows, by blocks of rows and as wholes in turn."""
+    plans = []
+    for t, one in enumerate(TABLES):
+        rows, cores, ends = one.vocabulary_size, tuple(range(servers)), ()
+        if t % 3 == 1:
+            cores = (t % servers,)
+        elif t % 3 == 2:
+            ends = tuple(rows * (k + 1) // servers for k in range(servers))
+        plans.append(TablePlan(one.name, rows, one.dim, (Slice(0, one.dim, cores, ends),)))
+    return PartitionPlan(servers, tuple(plans))
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+@pytest.mark.parametrize("ids", ["plain", "unique"])
+def test_clients_of_servers_are_hosts_of_the_same_plan(servers, ids, is_planned):
+    """Two clients whose updates are summed, of two servers; fetches come in any order, also while places are short."""
+    plan = by_blocks(2) if is_planned else None
+    options = {"round_steps": 3, "decay_steps": 4, "spare_share": 0.2}
+    trained = [[popular_batch(10 * k + rank, shift=k // 3) for rank in range(2)] for k in range(10)]
+    seen, of_hosts = hosts_of(2, 0.4, trained, plan=plan, **options)
+    attempt = next(ATTEMPTS)
+    greetings = [Greeting("", k, 2, attempt, Mode.SUMMED) for k in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        made = [
+            over([one.connect(own) for one in servers[:2]], 0.4, is_first=not k, plan=plan,
+                 wire=WireSettings(ids=ids), **options)
+            for k, own in enumerate(greetings)
+        ]  # fmt: skip
+        made[1].open()
+
+        def train(rank: int) -> list[bytes]:
+            return [step(made[rank], one[rank], (k, rank)) for k, one in enumerate(trained)]
+
+        found = list(pool.map(train, range(2)))
+    if ids == "plain":  # else rows of a batch ascend, and others get the last free places
+        assert found == seen
+        assert_same_as_hosts(made[0], of_hosts)
+    assert histories_of(made[0].state())["two"].rounds > 0
+    for one in made:
+        one.close()
+
+
+@settings(max_examples=scaled(12))
+@given(st.lists(batches(FEATURES), min_size=2, max_size=8), st.floats(0.3, 0.9), st.integers(0, 7))
+def test_a_run_goes_on_there_and_here(servers, trained, budget, stop):
+    """Also with the values of rows that have left, and with the rounds of each server."""
+    options = {"round_steps": 3, "decay_steps": 2, "reset": "restored"}
+    expected, there = served(servers[:2], budget, **options), None
+    for seed, batch in enumerate(trained):
+        if seed == stop:
+            middle = expected.state()
+            there = served(servers[2:], budget, **options)
+            here = pruned(budget, **options)
+            for engine in (there, here):
+                engine.load_state(middle)
+            same_states(there.state(), here.state())
+            there.close()
+            with thread_servers(2) as others:
+                again = served(others, budget, **options)
+                again.load_state(middle)
+                same(again, expected) if not seed else same_states(again.state(), middle)
+                assert step(again, batch, seed) == step(expected, batch, seed)
+                same_states(again.state(), expected.state())
+                again.close()
+            continue
+        step(expected, batch, seed)
+    expected.close()
+
+
+def test_a_snapshot_is_of_its_moment_while_rows_lose_their_places(servers):
+    engine = served(servers, 0.4, round_steps=2)
+    for k in range(6):
+        step(engine, popular_batch(k), k)
+    expected = engine.state()
+    snapshot = engine.begin_snapshot(most_bytes=1 << 22)
+    assert snapshot.counts == tuple(len(one.rows) for one in expected.values())
+    found = {}
+    for t, table in enumerate(TABLES):
+        step(engine, popular_batch(100 + t, shift=3 * t), t)
+        found[table.name] = state_of(snapshot, t, table)
+    engine.end_snapshot()
+    same_states(found, expected)
+    for name, history in histories_of(expected).items():
+        assert histories_of(found)[name].importance.tobytes() == history.importance.tobytes()
+        assert histories_of(found)[name].step == history.step == 6
+    assert {name: one.rows.tobytes() for name, one in engine.state().items()} != {
+        name: one.rows.tobytes() for name, one in expected.items()
+    }
+    engine.close()
+
+
+def test_a_batch_takes_one_fetch_and_one_update():
+    """Also where rows get places, and in rounds."""
+    links: list[list] = [[] for _ in range(SERVERS)]
+    with thread_servers(SERVERS) as made:
+        engine = over([counted(*one) for one in zip(made, links, strict=True)], round_steps=3)
+        for own in links:
+            own[0].requests.clear()
+        for k in range(12):
+            step(engine, popular_batch(k), k)
+        engine.finish()
+        for own in links:
+            assert Counter(one.kind for one in own[0].requests) == {Kind.FETCH: 12, Kind.UPDATE: 12}
+        engine.close()
+
+
+def test_a_row_without_a_place_is_read_as_zeros_and_never_trained(servers):
+    table = TableSpec("t", 40, 4, SGD(0.1), "mean")
+    engine = served(servers[:1], 0.25, features=[FeatureSpec("f", table)], **NEVER)
+    initial = CpuEngine([FeatureSpec("f", table)], seed=SEED).weights_of("t", np.array([30]))
+    assert engine.lookup(batch_of([[[30]]])).tobytes() == initial.tobytes(), "while there are free places"
+    for rows in (range(10), range(10, 20)):
+        batch = batch_of([[[row] for row in rows]])
+        engine.lookup(batch)
+        engine.apply_gradients(batch, np.ones((10, 4), np.float32))
+    found = engine.lookup(batch_of([[[3, 15], [15], [30], []]]))
+    assert found[0].tobytes() == (engine.weights_of("t", np.array([3]))[0] * np.float32(0.5)).tobytes()
+    assert not found[1:].any()
+    assert not engine.weights_of("t", np.array([15])).any()
+    engine.close()
+
+
+def test_bad_input_changes_nothing(servers):
+    engine = served(servers, **NEVER)
+    step(engine, popular_batch(1), 1)
+    before = engine.state()
+    bad = batch_of([[[10**6]]] + [[[]]] * (len(FEATURES) - 1))
+    with pytest.raises(BadBatch):
+        engine.lookup(bad)
+    batch = popular_batch(2)
+    with pytest.raises(NonFiniteLoss):
+        engine.apply_gradients(batch, np.full((batch.rows, engine.width), np.nan, np.float32))
+    with pytest.raises(TornCheckpoint):
+        engine.load_state({})
+    after = engine.state()
+    same_states(after, before)
+    assert histories_of(after)["one"].importance.tobytes() == histories_of(before)["one"].importance.tobytes()
+    engine.close()
+
+
+def test_killed_servers_change_no_bit(tmp_path):
+    """Also when they are killed while rows get places, and in rounds."""
+    options = {"round_steps": 3, "decay_steps": 5, "spare_share": 0.2}
+    with processes(tmp_path, 2) as running, thread_servers(2) as calm, ThreadPoolExecutor(1) as pool:
+        engine, here, ends = over([link_to(one.address) for one in running], 0.4, **options), served(calm, 0.4, **options), []  # fmt: skip
+
+        def disturb() -> None:
+            draw = random.Random(1)
+            for _ in range(scaled(40)):
+                one = draw.choice(running)
+                one.kill()
+                one.start()
+                time.sleep(draw.uniform(0.0, 0.02))
+            ends.append(True)
+
+        disturbing, k = pool.submit(disturb), 0
+        while not ends or k < 12:
+            if disturbing.done():
+                disturbing.result()
+            batch = popular_batch(k, shift=k // 3)
+            assert step(engine, batch, k) == step(here, batch, k)
+            k += 1
+        same(engine, here)
+        engine.close()
+        here.close()
+
+
+def test_summed_updates_of_two_clients_over_killed_servers_change_no_bit(tmp_path):
+    steps, options = scaled(24), {"round_steps": 3, "decay_steps": 5, "spare_share": 0.2}
+    trained = [[popular_batch(10 * k + rank, shift=k // 4) for rank in range(2)] for k in range(steps)]
+    seen, of_hosts = hosts_of(2, 0.4, trained, **options)
+    with processes(tmp_path, 2) as running, ThreadPoolExecutor(2) as pool:
+        made = [
+            over([link_to(one.address, client=k, clients=2, mode=Mode.SUMMED) for one in running], 0.4, is_first=not k, **options)
+            for k in range(2)
+        ]  # fmt: skip
+        made[1].open()
+
+        def train(rank: int) -> list[bytes]:
+            found = [step(made[rank], one[rank], (k, rank)) for k, one in enumerate(trained)]
+            made[rank].finish()  # what a killed server has not made is sent again
+            return found
+
+        training, draw = [pool.submit(train, rank) for rank in range(2)], random.Random(2)
+        while not all(one.done() for one in training):
+            sent = made[0].servers[0].updates
+            while made[0].servers[0].updates == sent and not all(one.done() for one in training):
+                time.sleep(1e-3)  # clients go on between two kills, however slow the machine
+            one = draw.choice(running)
+            one.kill()
+            one.start()
+        assert [one.result() for one in training] == seen
+        assert_same_as_hosts(made[0], of_hosts)
+        for one in made:
+            one.close()
+
+
+def test_a_whole_state_is_loaded_within_the_budget(servers):
+    whole = CpuEngine(FEATURES, seed=SEED)
+    for k in range(6):
+        step(whole, popular_batch(k), k)
+    here, there = pruned(0.3), served(servers[:1], 0.3)
+    for engine in (here, there):
+        engine.load_state(whole.state())
+    same(there, here)
+    there.close()
+
+
+def test_one_server_is_one_host(servers):
+    """Also where features share a table: rows get the last free places table by table."""
+    options = {"check_steps": 2, "spare_share": 0.2}
+    tables = ShardedTables(FEATURES, seed=SEED, exchange=OneHost(), threads=1, pruning=options_of(0.4, **options))
+    engine = served(servers[:1], 0.4, **options)
+    for k in range(12):
+        batch = popular_batch(k, shift=k // 4)
+        assert step(engine, batch, k) == step(tables, batch, k)
+    same_states(engine.state(), tables.state())
+    engine.close()
+
+
+@pytest.mark.parametrize("reset", ["zero", "restored"])
+def test_a_host_that_saves_no_rows_names_the_sections_of_the_one_that_does(servers, reset):
+    """All parts of a commit must have the same arrays by rows."""
+    engine = served(servers[:2], 0.4, reset=reset)
+    for t, (name, state) in enumerate(engine.state().items()):
+        none = engine.no_rows(t)
+        assert list(none.sections.by_rows) == list(state.sections.by_rows), name
+        for section, one in state.sections.by_rows.items():
+            own = none.sections.by_rows[section]
+            assert (own.weights.shape, own.slots.shape) == ((0, one.weights.shape[1]), (0, one.slots.shape[1]))
+    engine.close()
+
+
+def test_servers_without_a_place_are_refused(servers):
+    table = TableSpec("t", 40, 4, SGD(0.1), "mean")
+    with pytest.raises(ConfigError, match="at least one for each host"):
+        served(servers, 0.05, features=[FeatureSpec("f", table)])

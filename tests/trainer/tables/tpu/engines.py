@@ -1,0 +1,58 @@
+"""Engines over slices that are planned, and random states of their tables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trainer.tables import FTRL, SGD, Adagrad, AdagradMomentum, Adam, FeatureSpec, TableSpec, TableState, Uniform
+from trainer.tables.optimizers import slot_width
+from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
+from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
+
+EVENTS = 8
+
+
+def features() -> list[FeatureSpec]:
+    """Tables of several widths and optimizers: three are one stack, and two features share a table."""
+    one = TableSpec("one", 100, 5, Adagrad(0.1, 0.25), "sum")
+    two = TableSpec("two", 1000, 7, Adagrad(0.1, 0.25), initializer=Uniform(-1.0, 1.0))
+    three = TableSpec("three", 37, 8, Adagrad(0.1, 0.25), "sqrtn")
+    return [
+        FeatureSpec("a", one),
+        FeatureSpec("b", two),
+        FeatureSpec("c", three, 3),
+        FeatureSpec("d", one),
+        FeatureSpec("e", TableSpec("momentum", 64, 12, AdagradMomentum(0.1, 0.9))),
+        FeatureSpec("f", TableSpec("adam", 65, 16, Adam(0.1))),
+        FeatureSpec("g", TableSpec("ftrl", 300, 16, FTRL(0.1))),
+        FeatureSpec("h", TableSpec("sgd", 129, 24, SGD(0.1))),
+    ]
+
+
+def engine_on(replicas: int, *, sparse_cores: int = 4, seed: int = 3, made_of=None, **settings) -> SparseCoreEngine:
+    """An engine whose tables are on the CPU of this process."""
+    strategy = planned_strategy(PlannedSlice(replicas, sparse_cores=sparse_cores), on_cpu=True)
+    with strategy.scope():
+        engine = SparseCoreEngine(made_of or features(), seed=seed, events_per_replica=EVENTS, **settings)
+        engine.build()
+    return engine
+
+
+def random_states(tables, seed: int = 0) -> dict[str, TableState]:
+    """About a third of the rows of each table, with random weights and slots."""
+    source = np.random.default_rng(seed)
+    states = {}
+    for table in tables:
+        rows = np.flatnonzero(source.random(table.vocabulary_size) < 0.3).astype(np.int64)
+        shape = (len(rows), table.dim)
+        slots = source.random((len(rows), slot_width(table.optimizer, table.dim)), np.float32)
+        states[table.name] = TableState(rows, source.normal(size=shape).astype(np.float32), slots)
+    return states
+
+
+def assert_same(found, expected) -> None:
+    """Equal states, bit for bit."""
+    assert list(found) == list(expected)
+    for name, state in expected.items():
+        for part in ("rows", "weights", "slots"):
+            assert getattr(found[name], part).tobytes() == getattr(state, part).tobytes(), (name, part)

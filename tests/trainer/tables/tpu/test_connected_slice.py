@@ -1,0 +1,86 @@
+"""Connecting to TPUs: what is refused, and the programs of a lookup and of an update, which a planned slice traces."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.trainer.tables.tpu.engines import EVENTS, features
+from trainer.errors import BadBatch, ConfigError
+from trainer.tables.sparse_core import SparseCoreSettings
+from trainer.tables.tpu.connected_slice import ConnectedSlice, clear_errors, connect
+from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
+from trainer.tables.tpu.training_loop import replica_elements
+
+tf = pytest.importorskip("tensorflow")
+
+SETTINGS = SparseCoreSettings()
+
+
+def test_a_machine_without_tpus_is_refused():
+    with pytest.raises(ConfigError, match="the tpu engine must reach a TPU") as caught:
+        connect("local", SETTINGS)
+    error = caught.value
+    assert error.where == "--tpu local"
+    assert "TPUs not found" in error.value
+    assert "train with the cpu engine" in error.next_step
+    with pytest.raises(ConfigError, match="a TPU must be named"):
+        connect(" ", SETTINGS)
+
+
+def test_slices_that_one_process_cannot_drive_are_refused():
+    with pytest.raises(ConfigError, match="must be one machine") as caught:
+        ConnectedSlice(planned_strategy(PlannedSlice(8, hosts=2)), SETTINGS)
+    assert (caught.value.where, caught.value.value) == ("--tpu", "2 hosts")
+    without = planned_strategy(PlannedSlice(4))
+    without.extended._tpu_cluster_resolver.tpu_hardware_feature.embedding_feature = 0
+    with pytest.raises(ConfigError, match="must have embedding hardware") as caught:
+        ConnectedSlice(without, SETTINGS)
+    assert "v5e" in caught.value.next_step
+
+
+def test_the_number_of_sparse_cores_is_that_of_the_hardware():
+    for sparse_cores in (4, 2, 0):
+        slice_ = ConnectedSlice(planned_strategy(PlannedSlice(2, sparse_cores=sparse_cores)), SETTINGS)
+        assert (slice_.sparse_cores, slice_.replicas) == (sparse_cores, 2)
+
+
+@pytest.fixture(scope="module")
+def scene():
+    slice_ = ConnectedSlice(planned_strategy(PlannedSlice(2), on_cpu=True), SETTINGS)
+    engine = slice_.make_engine(features(), seed=3, events_per_replica=EVENTS, pipelined=False)
+    return slice_, engine
+
+
+def operators(program, engine, specs) -> Counter:
+    """The operators of a traced program."""
+    elements = replica_elements(engine, lambda: [], specs)
+    graph = program.get_concrete_function(iter(elements)).graph.as_graph_def()
+    return Counter(
+        node.op for part in (graph, *graph.library.function) for node in getattr(part, "node_def", ()) or part.node
+    )
+
+
+def test_a_lookup_is_one_program_without_updates(scene):
+    slice_, engine = scene
+    found = operators(slice_.lookup_program(engine), engine, ())
+    stacks = len(list(engine.stacks()))
+    assert found["XlaSparseDenseMatmulWithStaticBufferSize"] == stacks
+    assert not any("MatmulGrad" in name for name in found)
+
+
+def test_an_update_looks_up_and_updates_each_stack(scene):
+    slice_, engine = scene
+    found = operators(slice_.update_program(engine), engine, (tf.TensorSpec([EVENTS, engine.width]),))
+    stacks = len(list(engine.stacks()))
+    assert sum(count for name, count in found.items() if name.startswith("XlaSparseDenseMatmulGradWith")) == stacks
+
+
+def test_ids_beyond_the_buffers_of_a_program_are_a_clear_error():
+    told = "Sparse core 0 gets 535 ids while the max ids per sparse core is set to be 256 for table t0_t4. More"
+    with pytest.raises(BadBatch, match="must fit in the buffers of the SparseCores") as caught, clear_errors():
+        raise tf.errors.InvalidArgumentError(None, None, told)
+    assert "--max-ids of headrace train" in caught.value.next_step
+    with pytest.raises(tf.errors.InvalidArgumentError, match="another"), clear_errors():
+        raise tf.errors.InvalidArgumentError(None, None, "another")

@@ -1,1 +1,0 @@
-"""The embedding engine in the memory of one process: stacked tables, compiled loops, all cores."""

@@ -1,1 +1,0 @@
-"""Hybrid placement: hot rows in the memory that trains, cold ones on servers."""

@@ -1,0 +1,1 @@
+"""Training jobs of several processes: launch, controller and hosts."""

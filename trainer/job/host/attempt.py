@@ -1,0 +1,355 @@
+"""One attempt to train an epoch: whole batches of this host's shares of units, step by step with the other hosts.
+
+Batches are counted from the natural beginning of an epoch. If an epoch ends early, the events that are not in a whole batch stay for
+the next attempt: the commit names their places as *carried*. So neither the moment of an end, nor a restart, changes any batch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from trainer.checkpoints.host_steps import StepsByHost, count_step
+from trainer.errors import NonFiniteLoss
+from trainer.job.host.job_data import JobData
+from trainer.job.host.sharded_weights import empty_batch
+from trainer.job.host.unit_gate import UnitGate
+from trainer.model.metrics import AnyCollector
+from trainer.run.progress.epochs import Epoch
+from trainer.run.progress.ledger import Ledger
+from trainer.run.reading.batches import Batch, BatchAssembler
+from trainer.run.reading.columns import DecodedFragment
+from trainer.run.reading.packed_units import Delivered
+from trainer.run.reading.shuffling import ShuffleWindow
+from trainer.run.reading.unit_buffer import UnitBuffer
+from trainer.run.reading.unit_requests import UnitRequest
+from trainer.run.weights.run_state import EpochScores, RunProgress, Weights
+from trainer.run.weights.staleness import StalenessCounts
+from trainer.run.weights.step_pipeline import TrainedBatch
+from trainer.run.weights.tpu_weights import TpuWeights
+from trainer.scheduling.orders import StartEpoch
+from trainer.scheduling.work_units import Piece, PlaceRange
+from trainer.tables.routes.exchange import Exchange
+from trainer.tables.statistics.batch_sampler import BatchSampler
+from transforms.arrays import Array
+
+Carried = tuple[PlaceRange, ...]
+
+_LOOK_SECS = 0.1
+
+
+@dataclass
+class TrainedState:
+    """What a host has in memory at the end of an attempt, beside the weights.
+
+    Attributes:
+        progress: of the run; its history has the epochs that are finished.
+        collector: the predictions of the epoch that is not finished; of all hosts, at rank 0.
+        ledger: what this host counted.
+        carried: the places of begun units that this host has to train and has not, ascending.
+        epoch_steps: steps since the natural beginning of the epoch.
+        host_steps: the steps of each host since the run's beginning, by name; equal on all hosts.
+    """
+
+    progress: RunProgress
+    collector: AnyCollector
+    ledger: Ledger | None
+    carried: Carried = ()
+    epoch_steps: int = 0
+    events: int = 0
+    host_steps: StepsByHost = field(default_factory=dict)
+
+
+class _Status(IntEnum):
+    """What a host brings to a step."""
+
+    BATCH = 0
+    DONE = 1  # no event is left in this natural epoch
+    PLANNED_END = 2  # the units of the attempt are used up within a natural epoch
+    ORDERED_END = 3
+
+
+@dataclass(frozen=True)
+class AttemptTools:
+    """What an attempt works with.
+
+    Attributes:
+        check: raises if the process must end.
+        sampler: samples the statistics of features.
+        on_step: called after each step with its number of events of this host.
+        on_bad_batch: called with a batch whose predictions are not finite; returns where it is kept.
+    """
+
+    data: JobData
+    weights: Weights | TpuWeights
+    buffer: UnitBuffer
+    exchange: Exchange
+    gate: UnitGate
+    sampler: BatchSampler
+    on_step: Callable[[int], None] = lambda events: None
+    on_bad_batch: Callable[[Batch], str] = lambda batch: ""
+
+
+@dataclass
+class _Segment:
+    """A natural epoch, or what the attempt has of it.
+
+    Attributes:
+        begun: the pieces that were added, by place.
+        place_of: of each fragment, a place of it in the epoch.
+    """
+
+    assembler: BatchAssembler
+    begun: dict[int, Piece] = field(default_factory=dict)
+    place_of: dict[str, int] = field(default_factory=dict)
+
+    def add(self, piece: Piece, decoded: DecodedFragment) -> None:
+        """Add the due events of a piece."""
+        self.begun[piece.place] = piece
+        self.place_of[piece.fragment] = piece.place
+        self.assembler.add(decoded, piece.place, piece.origin)
+
+    def pending(self) -> list[PlaceRange]:
+        """The places of the added events that are in no batch yet, and of the others of their window."""
+        found = ((self.begun[place], event) for place, event in self.assembler.pending())
+        return [(piece.origin + event, piece.stop) for piece, event in found]
+
+
+class Attempt:
+    """Trains the attempt of an order; call :meth:`run` once."""
+
+    def __init__(self, order: StartEpoch, state: TrainedState, tools: AttemptTools) -> None:
+        self._order, self._state, self._tools = order, state, tools
+        self._plan, self._layout = tools.data.plan, tools.data.layout
+        self._batch_rows = tools.data.config.batch_rows
+        self._pieces = deque(self._own_pieces(state.carried))
+        self._steps = tools.weights.steps(tools.data.config.staleness)
+        self._last: list[tuple[Array, Array]] = []
+
+    @property
+    def staleness(self) -> StalenessCounts:
+        """The updates that lookups of the attempt have missed."""
+        return self._steps.staleness
+
+    def _ends_early(self) -> bool:
+        """Whether the epoch was ordered to end now: its commit carries what is begun. A natural end is trained to."""
+        gate = self._tools.gate
+        gate.check()
+        return gate.has_ended and gate.stop_unit not in self._plan.stops and not self._window().drawn
+
+    def _window(self) -> ShuffleWindow:
+        """The window of the next batch. Windows are whole batches, so each is drawn by whole steps; an epoch ends between two."""
+        rows = self._plan.shuffle_events or self._batch_rows
+        trained = self._state.epoch_steps * self._batch_rows
+        return ShuffleWindow(
+            rows, self._tools.data.config.seed, self._state.progress.epochs_done, trained // rows, trained % rows
+        )
+
+    def _own_pieces(self, carried: Carried) -> Iterator[Piece]:
+        """What this host trains, in order: what is carried, then its share of each unit."""
+        units, order, exchange = self._plan.units, self._order, self._tools.exchange
+        for places in carried:
+            yield from units.pieces(order.first_unit - 1, places)
+        for number in range(order.first_unit, order.stop_unit):
+            yield from units.pieces(number, units.share(number, exchange.rank, exchange.hosts))
+
+    def requests(self) -> Iterator[UnitRequest]:
+        """What this host asks of readers, in order."""
+        return iter([self._plan.request(piece, self._order.attempt) for piece in self._pieces])
+
+    def decode(self, request: UnitRequest, delivered: Delivered) -> DecodedFragment:
+        """The events of a request that this attempt trains."""
+        return self._tools.data.decode(request, delivered)
+
+    def run(self) -> int:
+        """Train until the epoch ends; return the unit before which it ended. Raises what training raises, and :class:`AttemptOver`."""
+        pending: list[PlaceRange] = []
+        with self._steps:
+            for stop in self._natural_stops():
+                window = self._window() if self._plan.shuffle_events else None
+                segment = _Segment(BatchAssembler(self._layout, self._batch_rows, window))
+                is_natural = self._train_segment(segment, stop)
+                if not is_natural:
+                    pending = segment.pending()
+                    break
+                self._close(stop)
+        stop_unit = self._tools.gate.stop_unit
+        rest = [(piece.place, piece.stop) for piece in self._pieces if piece.unit < stop_unit]
+        self._state.carried = _joined([*pending, *rest])
+        return stop_unit
+
+    def _natural_stops(self) -> Iterator[int]:
+        """The natural ends of the epochs that the attempt has units of; the same on all hosts."""
+        done = self._state.progress.epochs_done
+        open_stops = {one.stop_unit for one in self._plan.epochs if one.epoch.number >= done}
+        first = min((stop for stop in self._plan.stops if stop in open_stops), default=self._order.stop_unit)
+        yield from (stop for stop in self._plan.stops if first <= stop and self._begins_before_end(stop))
+
+    def _begins_before_end(self, stop: int) -> bool:
+        position = self._plan.stops.index(stop)
+        begin = self._plan.stops[position - 1] if position else self._plan.units.first_unit
+        return begin < self._order.stop_unit
+
+    def _train_segment(self, segment: _Segment, stop: int) -> bool:
+        """Train the events before the natural end ``stop``; whether all hosts got there."""
+        is_natural = self._train_to(segment, stop)
+        if self._steps.is_ahead:
+            self._advance(segment, None)
+            self._agree(_Status.DONE)  # rank 0 receives the predictions of the last step
+        return is_natural
+
+    def _train_to(self, segment: _Segment, stop: int) -> bool:
+        while True:
+            status = self._fill(segment, stop)
+            found = self._agree(status)
+            if max(found) >= _Status.PLANNED_END:
+                if _Status.ORDERED_END in found:
+                    self._wait_for_end()
+                return False
+            if all(one == _Status.DONE for one in found):
+                return True
+            self._state.host_steps = count_step(
+                self._state.host_steps, self._order.hosts, [one == _Status.BATCH for one in found]
+            )
+            batch = (
+                segment.assembler.take()
+                if status == _Status.BATCH
+                else empty_batch(self._layout, self._batch_rows, self._plan.head)
+            )
+            self._state.epoch_steps += 1
+            self._advance(segment, batch)
+
+    def _fill(self, segment: _Segment, stop: int) -> _Status:
+        """Add pieces until there is a whole batch, or no more pieces."""
+        assembler = segment.assembler
+        while True:
+            if self._ends_early():
+                return _Status.ORDERED_END
+            if assembler.ready:
+                return _Status.BATCH
+            if not self._pieces or self._pieces[0].unit >= stop:
+                return self._at_end_of_pieces(assembler, stop)
+            if not self._may_begin(self._pieces[0].unit):
+                return _Status.PLANNED_END
+            self._add_next(segment)
+
+    def _at_end_of_pieces(self, assembler: BatchAssembler, stop: int) -> _Status:
+        if stop > self._tools.gate.stop_unit:
+            return _Status.PLANNED_END
+        assembler.finish()
+        return _Status.BATCH if assembler.ready else _Status.DONE
+
+    def _may_begin(self, number: int) -> bool:
+        return number < self._order.first_unit or self._tools.gate.may_begin(number)
+
+    def _add_next(self, segment: _Segment) -> None:
+        """Take the next piece when it comes; return without it if the epoch ends before."""
+        while (found := self._tools.buffer.take(_LOOK_SECS)) is None:
+            if self._ends_early():
+                return
+        request, decoded = found
+        piece = self._pieces.popleft()
+        assert request.number == piece.place, "the buffer delivers in order"
+        segment.add(piece, decoded)
+
+    def _agree(self, status: _Status) -> list[int]:
+        """The status of every host, by rank; rank 0 also receives the predictions of the steps since the call before."""
+        exchange = self._tools.exchange
+        none = np.zeros(0, np.float32)
+        last, self._last = self._last, []
+        if exchange.hosts == 1:
+            self._collect(last)
+            return [status]
+        labels, logits = (np.concatenate([none, *(one[k] for one in last)]) for k in range(2))
+        own = np.array([status, *(len(one) for step in last for one in step)], np.int64)
+        parts: list[list[Array]] = [
+            [own, labels, logits] if r == 0 else [own[:1], none, none] for r in range(exchange.hosts)
+        ]
+        received = exchange.all_to_all(parts)
+        if exchange.rank == 0:
+            # By step: how many steps come at once depends on where the pipeline was drained.
+            for each in zip(*(_by_step(*arrays) for arrays in received), strict=True):
+                self._collect(each)
+        return [int(arrays[0][0]) for arrays in received]
+
+    def _collect(self, parts: Sequence[tuple[Array, Array]]) -> None:
+        for labels, logits in parts:
+            if len(labels):
+                head = self._plan.head
+                known = labels.reshape(head.label_shape(-1))
+                shape = (len(known), -1) if head.width > 1 else (len(known),)
+                self._state.collector.add(known, logits.reshape(shape))
+
+    def _advance(self, segment: _Segment, batch: Batch | None) -> None:
+        """Train a batch, or finish all steps; count the batches whose steps are done."""
+        tools, progress = self._tools, self._state.progress
+        try:
+            found = self._steps.drain() if batch is None else self._steps.train(batch)
+        except NonFiniteLoss as error:
+            kept = tools.on_bad_batch(self._steps.latest)
+            place = f"attempt {self._order.attempt}, step {progress.step}" + (f", batch in {kept}" if kept else "")
+            raise error.at(place) from error
+        for trained in found:
+            self._count(segment, trained)
+
+    def _count(self, segment: _Segment, trained: TrainedBatch) -> None:
+        """Add a trained batch to the predictions, the ledger and the progress."""
+        batch, tools, state = trained.batch, self._tools, self._state
+        labels = batch.labels[: batch.rows]
+        self._last.append((labels.ravel(), np.asarray(trained.logits, np.float32).ravel()))
+        if state.ledger is not None:
+            state.ledger.count(
+                batch.spans,
+                self._plan.head.codes(labels),
+                before=lambda key: tools.data.counts_before(key, segment.place_of[key]),
+            )
+        if batch.rows:
+            tools.sampler.add(state.progress.step, batch.ids, batch.rows)
+        state.progress.step += 1
+        state.events += batch.rows
+        tools.on_step(batch.rows)
+
+    def _wait_for_end(self) -> None:
+        """Another host was ordered to end the epoch; the order to this one is on its way."""
+        while not self._tools.gate.wait_for_end(_LOOK_SECS):
+            self._tools.gate.check()
+
+    def _close(self, stop: int) -> None:
+        """All events before the natural end are trained on all hosts: finish its epochs."""
+        state, plan = self._state, self._plan
+        progress, head = state.progress, plan.head
+        begin = plan.units.first_unit
+        for one in plan.epochs:
+            if one.stop_unit > stop:
+                break
+            has_units, begin = one.stop_unit > begin, one.stop_unit
+            if one.epoch.number >= progress.epochs_done:
+                collector = state.collector if has_units else head.collector()
+                progress.history.append(_scored(one.epoch, collector))
+                progress.epochs_done = one.epoch.number + 1
+        state.collector, state.epoch_steps = head.collector(), 0
+
+
+def _joined(ranges: Iterable[PlaceRange]) -> Carried:
+    """The ranges ascending, those that touch as one."""
+    found: list[PlaceRange] = []
+    for first, stop in sorted(ranges):
+        if found and found[-1][1] == first:
+            first = found.pop()[0]
+        found.append((first, stop))
+    return tuple(found)
+
+
+def _by_step(lengths: Array, labels: Array, logits: Array) -> list[tuple[Array, Array]]:
+    """The labels and logits of each step; ``lengths``: of both by step, after a status."""
+    ends = np.cumsum(lengths[1:].reshape(-1, 2), axis=0)
+    parts = [np.split(array, ends[:, k])[:-1] for k, array in enumerate((labels, logits))]
+    return list(zip(*parts, strict=True))
+
+
+def _scored(epoch: Epoch, collector: AnyCollector) -> EpochScores:
+    return EpochScores(epoch.number, epoch.pass_number, epoch.partitions, collector.scores())

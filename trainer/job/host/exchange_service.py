@@ -1,0 +1,153 @@
+"""Receives what other hosts send to this one, over TCP: one connection at a time for each sender, channel and attempt.
+
+A connection whose bytes are damaged is ended: its sender makes another one, and sends what has not arrived. Bytes go from the socket to the
+arrays of a message without a copy. Memory is taken for a greeting of a few bytes, then for messages of a
+sender with the token, each within the limit of the mailbox.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from trainer.errors import DamagedFrame
+from trainer.job.host.host_messages import (
+    MOST_DOCUMENT_BYTES,
+    HostFrame,
+    HostGreeting,
+    array_bytes,
+    read_description,
+    read_greeting,
+)
+from trainer.job.host.mailbox import Arrival, Mailbox
+from trainer.wire.flight.addresses import Address, check_token, is_token
+from trainer.wire.flight.connections import Connections, listen, refuse
+from trainer.wire.flight.error_documents import in_one_line, to_bytes
+from trainer.wire.frame_stream import STALL_SECS, FrameStream
+from trainer.wire.frames import Bytes, FrameHeader, FrameOrder, WireProtocol
+from transforms.errors import DataError, HeadraceError, InputError
+
+_LOG = logging.getLogger(__name__)
+#: Connections at once; more are closed unread.
+_MOST_CONNECTIONS = 1024
+#: How long a connection may take for its greeting.
+_GREETING_SECS = 10.0
+#: How long a sender may take to read that a message has arrived.
+_ANSWER_SECS = 60.0
+
+
+class ExchangeService:
+    """Receives streams from its construction until :meth:`close`.
+
+    Args:
+        address: where to listen; port 0 lets the system choose one.
+        mailbox: takes the messages.
+        token: that a stream must have; empty for none.
+        stall_secs: how long the rest of a message may be silent.
+
+    Raises :class:`ConfigError` if the port is in use, or for an address off loopback without a token.
+    """
+
+    def __init__(self, address: Address, mailbox: Mailbox, *, token: str = "", stall_secs: float = STALL_SECS) -> None:
+        check_token(address, token)
+        self._stall_secs = stall_secs
+        self._mailbox, self._token = mailbox, token
+        self._listening = listen(address)
+        self.address = Address(address.host, self._listening.getsockname()[1])
+        self._connections = Connections(self._listening, self._serve, most=_MOST_CONNECTIONS, name="exchange")
+
+    def _serve(self, connection: socket.socket) -> None:
+        frames = FrameStream(connection, FrameOrder(WireProtocol.HOSTS, None), stall_secs=self._stall_secs)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._receive(frames)
+        except DamagedFrame as error:
+            _LOG.warning("a stream to this host is damaged: %s", in_one_line(error))
+            refuse(connection, _error(frames, error))
+        except HeadraceError as error:
+            _LOG.warning("a stream to this host was refused: %s", in_one_line(error))
+            refuse(connection, _error(frames, error))
+        except OSError as error:
+            _LOG.info("a stream to this host ended: %s", error)
+        except Exception as error:
+            _LOG.exception("a stream to this host failed")
+            refuse(connection, _error(frames, error))
+
+    def _receive(self, frames: FrameStream) -> None:
+        """One connection of one host on one channel of an attempt."""
+        greeting, first = self._greeted(frames, time.monotonic() + _GREETING_SECS)
+        arrival, is_last = self._mailbox.open(greeting.sender, greeting.origin), False
+        try:
+            if first > arrival.wanted:
+                raise DataError("a stream of a host must go on where it ended", where=str(greeting.sender), value=first,
+                                allowed=f"at most {arrival.wanted}")  # fmt: skip
+            self._answer(frames, arrival.wanted)
+            while (frame := frames.receive_header()) is not None:
+                if frame.kind == HostFrame.END:
+                    is_last = True
+                    return
+                if not self._receive_message(frames, frame, arrival):
+                    return
+                self._answer(frames, arrival.wanted)
+        finally:
+            self._mailbox.end(arrival, is_last=is_last)
+
+    def _greeted(self, frames: FrameStream, until_secs: float) -> tuple[HostGreeting, int]:
+        """The greeting, and the number of the first message that its sender has still."""
+        frame = frames.receive_header(until_secs)
+        if frame is None or frame.kind != HostFrame.GREETING or frame.body_bytes > MOST_DOCUMENT_BYTES:
+            raise DataError("a host must greet first", value=None if frame is None else f"kind {frame.kind}, {frame.body_bytes:,} bytes",
+                            allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes")  # fmt: skip
+        greeting = read_greeting(frames.receive_new_body(frame, until_secs))
+        if not is_token(greeting.token, self._token):
+            raise InputError(
+                "the token must be that of the job", where=str(greeting.sender), next_step="give the job's --token-file"
+            )
+        return greeting, frame.number
+
+    def _receive_message(self, frames: FrameStream, frame: FrameHeader, arrival: Arrival) -> bool:
+        """Receive the next message; False if it comes by another connection, or the attempt is over."""
+        sender = arrival.sender
+        if frame.kind != HostFrame.MESSAGE:
+            raise DataError("a host must send messages", where=str(sender), value=f"kind {frame.kind}")
+        size = array_bytes(frame, self._mailbox.most_bytes)
+        if not self._mailbox.wait_for_space(arrival, size):
+            return False
+        if frame.number != arrival.wanted:
+            raise DataError(
+                "messages of a host must be in order",
+                where=str(sender),
+                value=frame.number,
+                allowed=str(arrival.wanted),
+            )
+        description, content = bytearray(frame.flags), np.empty(size, np.uint8)
+        frames.receive_body(frame, [memoryview(description), content.data])
+        layout = read_description(description, frame.number, size)
+        return self._mailbox.put(arrival, layout.message(content))
+
+    def _answer(self, frames: FrameStream, wanted: int) -> None:
+        frames.send(frames.write(HostFrame.ARRIVED, number=wanted), _ANSWER_SECS)
+
+    def close(self) -> None:
+        """Stop receiving; streams end."""
+        self._mailbox.close()
+        self._connections.close()
+        self._listening.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _error(frames: FrameStream, error: Exception) -> list[Bytes]:
+    return frames.write(HostFrame.ERROR, [to_bytes(error)])

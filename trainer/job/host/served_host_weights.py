@@ -1,0 +1,186 @@
+"""One host's part of a model whose tables are on parameter servers: the host of rank 0 loads and saves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from trainer.checkpoints.parted_arrays import PartedArrays
+from trainer.errors import ServerLost
+from trainer.job.host.channels import Channels
+from trainer.job.host.host_weights import HostWeights
+from trainer.model.inputs import InputLayout
+from trainer.model.task_heads import AnyHead
+from trainer.options.config import TrainConfig
+from trainer.run.reading.batches import Batch
+from trainer.run.weights.dense_step import LookedUp, TableGradients
+from trainer.run.weights.one_engine import place_of
+from trainer.run.weights.run_state import AttemptBeginning
+from trainer.run.weights.saved_tables import parted_sections, state_arrays, table_arrays, under
+from trainer.run.weights.served_weights import ServedTables
+from trainer.servers.job_moves import JobMoves, copy_tables
+from trainer.servers.run_servers import RunServers
+from trainer.tables.engine import TableState
+from trainer.tables.hot_figures import HotFigures
+from trainer.tables.routes.exchange import Exchange
+from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
+from transforms.arrays import Array
+
+_NOTHING = np.zeros(0, np.int64)
+
+
+class ServedHostWeights(HostWeights):
+    """See :class:`HostWeights`. Call :meth:`begin_attempt` before each attempt, on all hosts.
+
+    Arrays of tables are those of rank 0; other hosts save tables without rows, which a commit's parts may have.
+    """
+
+    def __init__(
+        self, layout: InputLayout, config: TrainConfig, head: AnyHead, channels: Channels, moves: JobMoves
+    ) -> None:
+        super().__init__(layout, config, head, channels)
+        self._config, self._exchange, self._moves = config, channels.tables, moves
+        self._tables: ServedTables | None = None
+        self._connected: RunServers | None = None
+        self._is_saving = False
+
+    def begin_attempt(self, beginning: AttemptBeginning) -> None:
+        """Connect to the servers for an attempt: requests of earlier ones are refused from now on. Tables may be moved to others first.
+
+        Raises :class:`ServerLost` for an attempt that continues on a server without the rows that it had. Tables are loaded on the servers that
+        are not away, and are not moved meanwhile.
+        """
+        engine = None if self._tables is None or beginning.unused else self._tables.engine
+        target = self._moves.agree(self._exchange, engine, beginning.check)
+        servers = self._moves.servers.without(beginning.unused)
+        if servers != self._connected:
+            beginning.finish_writing()
+            self._forget()
+        if beginning.continues and self._tables is None:
+            raise ServerLost("a host must go on with the servers that it had", value=", ".join(map(str, servers.addresses)),
+                             next_step="run training again: it goes on from its last checkpoint")  # fmt: skip
+        self._connect(servers, beginning)
+        if target is None:
+            return
+        try:
+            beginning.finish_writing()
+            figures = self._move(target, beginning)
+        except BaseException as error:
+            self._moves.failed(error)
+            self._forget()
+            raise
+        self._moves.done(target, figures)
+
+    def _connect(self, servers: RunServers, beginning: AttemptBeginning) -> None:
+        rank, hosts, check = self._exchange.rank, self._exchange.hosts, beginning.check
+        connects = servers.connect(beginning.attempt, rank, hosts, check, beginning.check_state)
+        worker = servers.connect_worker(beginning.attempt, rank, hosts, check)
+        if self._tables is None:
+            make_engine = partial(servers.engine_over, connects, worker=worker)
+            self._tables = ServedTables(self.layout, self._config, self.head, make_engine)
+        else:
+            self._tables.engine.connect(connects, worker, keeps_rows=beginning.continues)
+        self._connected = servers
+
+    def _move(self, target: RunServers, beginning: AttemptBeginning) -> MoveFigures:
+        """Go on with the tables on other servers, where rank 0 copies the rows unless they are loaded afterwards."""
+        source, self._tables = self.tables.engine, None
+        try:
+            self._connect(target, beginning)
+            engine, figures = self.tables.engine, MoveFigures(MoveStage.DONE)
+            meet(self._exchange)  # all hosts have opened the tables
+            if beginning.continues and self._loads:
+                source.finish()
+                figures = copy_tables(source.direct, engine.direct, beginning.check)
+            meet(self._exchange)
+            if beginning.continues:
+                engine.open()
+        finally:
+            source.close()
+        return figures
+
+    def _forget(self) -> None:
+        """Make the engine again for the next attempt."""
+        if self._tables is not None:
+            self._tables.engine.close()
+            self._tables = None
+
+    @property
+    def tables(self) -> ServedTables:
+        """The tables; after :meth:`begin_attempt`."""
+        assert self._tables is not None, "an attempt begins first"
+        return self._tables
+
+    @property
+    def _loads(self) -> bool:
+        return self._exchange.rank == 0
+
+    @property
+    def hot_figures(self) -> HotFigures | None:
+        """See :attr:`Weights.hot_figures`."""
+        return self.tables.engine.hot_figures
+
+    def initial_arrays(self) -> dict[str, Array]:
+        """See :meth:`Weights.initial_arrays`: tables without changed rows."""
+        return self.dense_arrays()
+
+    def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
+        """See :meth:`Weights.begin_look_up`."""
+        return self.tables.begin_look_up(batch)
+
+    def look_up(self, batch: Batch) -> LookedUp:
+        """See :meth:`Weights.look_up`."""
+        return self.tables.look_up(batch)
+
+    def update_tables(self, batch: Batch, gradients: TableGradients) -> None:
+        """See :meth:`Weights.update_tables`."""
+        self.tables.update(batch, gradients)
+
+    def arrays(self) -> dict[str, Array]:
+        """See :meth:`Weights.arrays`."""
+        states = self.tables.arrays() if self._loads else state_arrays(self._empty())
+        return {**self.dense_arrays(), **states}
+
+    def _empty(self) -> list[tuple[str, str, TableState]]:
+        engine = self.tables.engine
+        return [(*place_of(one.name), engine.direct.no_rows(t)) for t, one in enumerate(engine.tables)]
+
+    def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
+        """See :meth:`Weights.begin_tables`. The servers have made the updates of all hosts before any row is read."""
+        self.tables.engine.finish()
+        meet(self._exchange)
+        if self._loads:
+            self._is_saving = True
+            return self.tables.begin(most_bytes)
+        found = []
+        for kind, name, state in self._empty():
+            kinds = table_arrays(kind, name, 0, state.weights.shape[1], state.slots.shape[1])
+            found.append(PartedArrays(kinds, iter([(state.rows, state.weights, state.slots)])))
+            found += parted_sections(kind, name, state.sections)
+        return tuple(found)
+
+    def end_tables(self) -> None:
+        """See :meth:`Weights.end_tables`."""
+        if self._is_saving:
+            self._is_saving = False
+            self.tables.end()
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """See :meth:`Weights.load`. ``arrays``: on the host of rank 0 with all rows of all tables; without any tables they are empty."""
+        self.dense.load_state(under(arrays, "dense/"))
+        meet(self._exchange)  # all hosts have opened the tables
+        if self._loads:
+            has_tables = any(not name.startswith("dense/") for name in arrays)
+            if has_tables:
+                self.tables.load(arrays)
+            else:
+                self.tables.clear()
+        meet(self._exchange)
+        self.tables.engine.open()
+
+
+def meet(exchange: Exchange) -> None:
+    """Wait for all hosts."""
+    exchange.all_to_all([[_NOTHING]] * exchange.hosts)

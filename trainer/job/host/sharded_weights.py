@@ -1,0 +1,144 @@
+"""The model of a job with several hosts: tables are spread over them, by rows or by a plan; dense weights are equal on all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from trainer.checkpoints.parted_arrays import PartedArrays
+from trainer.job.host.channels import Channels
+from trainer.job.host.gradient_buckets import BUCKET_BYTES
+from trainer.job.host.host_weights import HostWeights
+from trainer.job.host.shard_arrays import parted_shards, shard_arrays, shard_states
+from trainer.job.host.tower_weights import TowerWeights, has_own_modules
+from trainer.model.heads import BINARY
+from trainer.model.inputs import InputLayout
+from trainer.model.task_heads import AnyHead
+from trainer.options.config import TrainConfig
+from trainer.options.towers import Towers
+from trainer.planning.plan import PartitionPlan
+from trainer.run.reading.batches import Batch
+from trainer.run.weights.run_state import LINEAR, build_dense, limits_of, linear_features
+from trainer.run.weights.saved_tables import under
+from trainer.tables.batches import IdBatch, id_dtype
+from trainer.tables.engine import EmbeddingEngine
+from trainer.tables.routes.exchange import Exchange, GroupExchange
+from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
+from trainer.tables.routes.partitioned.table_parts import TableParts
+from trainer.tables.routes.towers.counted_exchange import TowerExchanges
+from trainer.tables.routes.towers.placement import TowerPlacement
+from trainer.tables.routes.towers.tower_tables import TowerTables
+from trainer.tables.spec import tables_of
+from transforms.arrays import Array
+
+
+class ShardedWeights(HostWeights):
+    """See :class:`HostWeights`. Arrays of tables are those of this host's shards.
+
+    ``plan``: where the tables of the deep part stand, a core for each host; None: rows are spread over the hosts, as those of the linear part.
+    ``towers``: the names of the inputs of each tower: the hosts exchange by towers, and the plan is that of the towers; none: they exchange flat.
+    Modules of the same towers are on their hosts, see :func:`~trainer.job.host.tower_weights.has_own_modules`.
+    """
+
+    def __init__(
+        self,
+        layout: InputLayout,
+        config: TrainConfig,
+        head: AnyHead,
+        channels: Channels,
+        plan: PartitionPlan | None = None,
+        towers: Towers = (),
+        *,
+        bucket_bytes: int = BUCKET_BYTES,
+    ) -> None:
+        exchange, held, pruning = channels.tables, config.batches_held, config.pruning
+        hashed = limits_of(layout, config, head)
+        engine: EmbeddingEngine | None = None
+        deep: ShardedTables | None = None
+        linear = dense = None
+        self._modules: TowerWeights | None = None
+        if towers and config.deep:
+            placement = TowerPlacement(exchange.hosts, 1, towers)
+            if has_own_modules(layout, config, towers):
+                dense = build_dense(layout, config, head, takes_outputs=True)
+                self._modules = TowerWeights(dense, placement, exchange)
+            engine = towered = _tower_tables(layout, config, exchange, placement, self._modules)
+            deep = towered.rows
+        elif layout.features and config.deep:
+            parts = None if plan is None else TableParts(tables_of(layout.features), exchange.hosts, plan)
+            engine = deep = ShardedTables(
+                layout.features,
+                seed=config.seed,
+                exchange=exchange,
+                parts=parts,
+                held=held,
+                pruning=pruning,
+                hashed=hashed,
+            )
+        if layout.features and config.linear:
+            features = linear_features(layout, config, head)
+            linear = ShardedTables(
+                features,
+                seed=config.seed,
+                exchange=exchange,
+                held=held,
+                pruning=pruning,
+                hashed=hashed,
+                hash_prefix=LINEAR,
+            )
+        super().__init__(layout, config, head, channels, engine, linear, dense=dense, bucket_bytes=bucket_bytes)
+        self._tables = [(kind, one) for kind, one in (("embedding", deep), ("linear", linear)) if one is not None]
+
+    def initial_arrays(self) -> dict[str, Array]:
+        """See :meth:`Weights.initial_arrays`."""
+        shards = (shard_arrays(kind, tables) for kind, tables in self._tables)
+        return {**self.dense_arrays(), **{name: array for own in shards for name, array in own.items()}}
+
+    def arrays(self) -> dict[str, Array]:
+        """See :meth:`Weights.arrays`. All hosts call it at once."""
+        self._gather_modules()
+        return self.initial_arrays()
+
+    def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
+        """See :meth:`Weights.begin_tables`. All hosts call it at once; then :meth:`dense_arrays` has the modules of all towers."""
+        self._gather_modules()
+        return tuple(one for kind, tables in self._tables for one in parted_shards(kind, tables, most_bytes))
+
+    def _gather_modules(self) -> None:
+        if self._modules is not None:
+            self._modules.gather()
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """See :meth:`Weights.load`."""
+        self.dense.load_state(under(arrays, "dense/"))
+        if self._modules is not None:
+            self._modules.own.restart()
+        for kind, tables in self._tables:
+            tables.load_parts(shard_states(arrays, kind, tables))
+
+
+def _tower_tables(
+    layout: InputLayout, config: TrainConfig, exchange: Exchange, placement: TowerPlacement, modules: TowerWeights | None
+) -> TowerTables:  # fmt: skip
+    """This host's part of the tables of towers, of which each has hosts of its own."""
+    group = placement.group_of(placement.tower_of(exchange.rank))
+    exchanges = TowerExchanges(peers=exchange, group=GroupExchange(exchange, group))
+    module = None if modules is None else modules.own
+    # With modules the bits are not those of the flat exchange anyway, and one request for all events of a host sends fewer bytes.
+    return TowerTables(layout.features, seed=config.seed, placement=placement, rank=exchange.rank, exchanges=exchanges, module=module,
+                       output_widths=() if module is None else module.widths, is_deterministic=module is None, held=config.batches_held)  # fmt: skip
+
+
+def empty_batch(layout: InputLayout, batch_rows: int, head: AnyHead = BINARY) -> Batch:
+    """A batch without events."""
+    ids = IdBatch(
+        np.zeros(0, id_dtype(layout.bounds)),
+        np.zeros((len(layout.embedded), batch_rows + 1), np.int64),
+        np.zeros(0, np.float32) if layout.is_weighted else None,
+        layout.bounds,
+    )
+    dense = np.zeros((batch_rows, layout.dense_width), np.float32)
+    return Batch(
+        0, ids, dense, np.zeros(head.label_shape(batch_rows), np.float32), np.zeros(batch_rows, np.float32), ()
+    )

@@ -1,0 +1,103 @@
+"""The readers and hosts of a job that run elsewhere: as a JobSet that is suspended while none is wanted, or started by others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from trainer.job.control.messages import JobStatus
+from trainer.job.launch.cluster.suspension import Suspension
+from trainer.scheduling.events import RoleKind
+from trainer.scheduling.transitions import FINAL
+from transforms.errors import HeadraceError
+
+#: After a failed request, between looks whether the JobSet is there, and between those whether it is still suspended.
+_RETRY_SECS, _CHECK_SECS = 5.0, 30.0
+#: How long a JobSet may take to finish after its job, and between looks.
+_FINISH_SECS, _LOOK_SECS = 30.0, 1.0
+
+
+class ClusterWorkers:
+    """Readers and hosts on other machines.
+
+    Args:
+        suspension: of their JobSet; None: others start and end them.
+        on_message: called with a sentence about a request that failed, or a JobSet that is missing.
+        clock: monotonic seconds.
+    """
+
+    wait_while_held = True
+
+    def __init__(
+        self,
+        suspension: Suspension | None,
+        on_message: Callable[[str], None] = lambda message: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._suspension, self._on_message, self._clock = suspension, on_message, clock
+        self._is_suspended: bool | None = None
+        self._next_secs = 0.0
+        self._problem = ""
+
+    def follow(self, status: JobStatus, *, is_leaving: bool) -> None:
+        """Resume the JobSet when processes are wanted for a plan, suspend it when none is.
+
+        After the job they end by themselves, which completes the JobSet: see :meth:`end`.
+        """
+        if status.state in FINAL:
+            return
+        is_wanted = status.planned_units > 0 and status.wanted_hosts + status.wanted_readers > 0
+        self._follow(is_leaving or not is_wanted)
+
+    def suspend(self) -> None:
+        """Suspend the JobSet, whatever the controller wants."""
+        self._next_secs = 0.0
+        self._follow(True)
+
+    def end(self) -> None:
+        """Suspend the JobSet unless it finishes by itself: its processes end with their job."""
+        until_secs = self._clock() + _FINISH_SECS
+        while self._suspension is not None and not self._is_suspended and self._clock() < until_secs:
+            try:
+                if self._suspension.is_finished():
+                    return
+            except HeadraceError as error:
+                self._on_message(f"JobSet {self._suspension.place}: {error.what}: {error.value}")
+            time.sleep(_LOOK_SECS)
+        self.suspend()
+
+    def are_gone(self, status: JobStatus) -> bool:
+        """Whether the job has no member but its parameter servers, which end with their cluster."""
+        return all(one.role.kind is RoleKind.SERVER for one in status.members)
+
+    def _follow(self, is_suspended: bool) -> None:
+        # A person may suspend what the controller wants; a JobSet that is to be suspended stays so.
+        is_known = is_suspended == self._is_suspended
+        if self._suspension is None or (is_known and not is_suspended):
+            return
+        if (is_known or self._problem) and self._clock() < self._next_secs:
+            return
+        try:
+            is_there = self._suspension.set(is_suspended)
+            problem = "" if is_there else f"JobSet {self._suspension.place} is not there yet, or not queued"
+        except HeadraceError as error:
+            is_there, problem = False, f"JobSet {self._suspension.place}: {error.what}: {error.value}"
+        if problem and problem != self._problem:
+            self._on_message(problem)
+        self._problem = problem
+        self._is_suspended = is_suspended if is_there else None
+        self._next_secs = self._clock() + (_CHECK_SECS if is_there else _RETRY_SECS)
+
+
+@contextmanager
+def suspended_afterwards(workers: ClusterWorkers) -> Iterator[None]:
+    """Suspend the workers after the block, unless the process is terminated: then the next one goes on with them."""
+    try:
+        yield
+    except SystemExit:
+        raise
+    except BaseException:
+        workers.suspend()
+        raise
+    workers.end()

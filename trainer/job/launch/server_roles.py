@@ -1,0 +1,204 @@
+"""The parameter servers of a job as its roles: the supervisor watches them, and sends their messages to the controller.
+
+A server joins when it answers, has a notice when it drains, and has left when it is gone afterwards. The controller's order to leave lets it
+go. A server that is silent without a notice is lost, as other roles: hosts find out by themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from trainer.errors import TornCheckpoint
+from trainer.job.control.controller_client import ControllerClient
+from trainer.job.control.messages import PROTOCOL, RoleCall, RoleReport
+from trainer.scheduling.events import Event, Joined, Left, Role, RoleKind
+from trainer.scheduling.orders import Leave, Order, Refuse, Rejoin
+from trainer.servers.move_documents import MoveFiles
+from trainer.servers.run_servers import RunServers
+from trainer.servers.server_watch import ServerWatch, WatchedServer, watch_servers
+from trainer.wire.flight.addresses import Address
+from transforms.errors import HeadraceError, NotFound
+from warehouse.storage.locations import is_gcs
+
+_LOG = logging.getLogger(__name__)
+#: Between heartbeats, and between looks whether the tables are on other servers.
+_BEAT_SECS, _FIND_SECS = 1.0, 1.0
+
+#: Begins to watch servers at these addresses.
+MakeWatch: TypeAlias = Callable[[Sequence[Address]], ServerWatch]
+
+
+@dataclass(eq=False)
+class _Server:
+    """One server, as the controller knows it.
+
+    Attributes:
+        role: its role.
+        address: where it is.
+        process: the number of the process that has joined; None before.
+        incarnation: of that process in its role.
+        has_notice: its notice was sent.
+        has_left: that it has left was sent.
+        beat_secs: when its next heartbeat is due, in monotonic seconds.
+        away_secs: since when it has been away after a notice; None: it is not.
+    """
+
+    role: Role
+    address: Address
+    process: int | None = None
+    incarnation: int = 0
+    has_notice: bool = False
+    has_left: bool = False
+    beat_secs: float = 0.0
+    away_secs: float | None = None
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"server {self.role.name} ({self.address})"
+
+
+class ServerRoles:
+    """The servers of a job, for its supervisor. Call :meth:`follow` again and again.
+
+    Args:
+        find: the addresses of the servers that have the tables now.
+        watch: begins to watch servers.
+        release: of the job.
+        on_message: called with a sentence when a server leaves or is back.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], tuple[Address, ...]],
+        watch: MakeWatch,
+        *,
+        release: str,
+        on_message: Callable[[str], None] = lambda message: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._find, self._make_watch, self._release = find, watch, release
+        self._on_message, self._clock = on_message, clock
+        self._servers: list[_Server] = []
+        self._removed: list[_Server] = []
+        self._watch: ServerWatch | None = None
+        self._next_find_secs = 0.0
+
+    @classmethod
+    def of_run(
+        cls, servers: RunServers, run_dir: str, *, release: str, on_message: Callable[[str], None] = lambda message: None,
+        watch: Callable[[RunServers], ServerWatch] = watch_servers,
+    ) -> ServerRoles:  # fmt: skip
+        """Those of a job, whose hosts write in its run directory where the tables are now. ``watch``: begins to watch servers."""
+        files = None if is_gcs(run_dir) else MoveFiles.of_run(run_dir)
+
+        def find() -> tuple[Address, ...]:
+            try:
+                state = None if files is None else files.read_state()
+            except (NotFound, TornCheckpoint):
+                state = None
+            return servers.addresses if state is None or state.run < servers.run else state.servers
+
+        def watch_at(addresses: Sequence[Address]) -> ServerWatch:
+            return watch(replace(servers, addresses=tuple(addresses), plan=None))
+
+        return cls(find, watch_at, release=release, on_message=on_message)
+
+    def follow(self, client: ControllerClient) -> None:
+        """Tell the controller what has changed; what it does not take now is sent at a later call."""
+        if self._clock() >= self._next_find_secs:
+            self._next_find_secs = self._clock() + _FIND_SECS
+            self._take(self._find())
+        if self._watch is None:
+            return
+        try:
+            while self._removed:
+                self._remove(client, self._removed[-1])
+                self._removed.pop()
+            for server, found in zip(self._servers, self._watch.servers, strict=True):
+                self._tell(client, server, found)
+        except HeadraceError as error:
+            _LOG.info("the controller did not take what has changed about a server: %s", error)
+
+    def close(self) -> None:
+        """End the watch: servers that drain do not wait for the job any more."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _take(self, addresses: tuple[Address, ...]) -> None:
+        """Watch these servers, if they are others than before: the tables were moved."""
+        if addresses == tuple(one.address for one in self._servers):
+            return
+        self.close()
+        before, self._removed = self._servers, self._servers[len(addresses) :]
+        self._servers = [_Server(Role(RoleKind.SERVER, f"s{k}"), one) for k, one in enumerate(addresses)]
+        for old, new in zip(before, self._servers, strict=False):
+            new.incarnation = old.incarnation
+        self._watch = self._make_watch(addresses)
+
+    def _remove(self, client: ControllerClient, server: _Server) -> None:
+        """Let a server whose tables were moved leave the job, which does not wait for it."""
+        self._join(client, server)
+        self._send(client, server, Left(0.0, server.role, server.incarnation))
+
+    def _tell(self, client: ControllerClient, server: _Server, found: WatchedServer) -> None:
+        """Send what has changed about a server."""
+        if found.state is None or not (found.answers or found.is_gone):
+            return
+        if server.has_left and server.process == found.state.process:
+            self._watch_of().let_go(server.address)  # it was cut off, and the job waits for the next process
+            return
+        if server.process != found.state.process:
+            self._join(client, server)
+            server.process, server.has_notice, server.has_left = found.state.process, False, False
+            self._say_back(server)
+        elif found.answers and self._clock() >= server.beat_secs:
+            self._follow(client, server, self._send(client, server))
+        if found.state.is_draining and not server.has_notice:
+            client.notice(found.state.left_secs, server.role)
+            server.has_notice = True
+            self._say_leaving(server, f"leaves after {found.state.reason}")
+        if found.is_gone:
+            self._send(client, server, Left(0.0, server.role, server.incarnation))
+            server.has_left = True
+
+    def _follow(self, client: ControllerClient, server: _Server, orders: Sequence[Order]) -> None:
+        for order in orders:
+            if isinstance(order, (Rejoin, Refuse)):
+                least = order.least_incarnation if isinstance(order, Rejoin) else 0
+                server.incarnation = max(server.incarnation, least - 1)
+                self._join(client, server)
+                server.has_notice = False
+            elif isinstance(order, Leave):
+                self._say_leaving(server, "leaves after a preemption notice")
+                self._watch_of().let_go(server.address)
+
+    def _watch_of(self) -> ServerWatch:
+        assert self._watch is not None, "servers are watched before they leave"
+        return self._watch
+
+    def _join(self, client: ControllerClient, server: _Server) -> None:
+        server.incarnation = max(server.incarnation + 1, time.time_ns() // 1_000_000)
+        self._send(client, server, Joined(0.0, server.role, server.incarnation, self._release, PROTOCOL))
+
+    def _send(self, client: ControllerClient, server: _Server, *events: Event) -> tuple[Order, ...]:
+        report = RoleReport(str(server.address))
+        call = RoleCall(client.job, server.role, server.incarnation, report, events)
+        server.beat_secs = self._clock() + _BEAT_SECS
+        return client.send(call).orders
+
+    def _say_leaving(self, server: _Server, what: str) -> None:
+        if server.away_secs is None:
+            server.away_secs = self._clock()
+            self._on_message(f"{server.name} {what}: the epoch ends early, and is committed first")
+
+    def _say_back(self, server: _Server) -> None:
+        if server.away_secs is not None:
+            away_secs, server.away_secs = self._clock() - server.away_secs, None
+            self._on_message(f"{server.name} is back after {away_secs:.0f} s")

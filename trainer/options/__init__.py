@@ -1,0 +1,1 @@
+"""Options of a training run, checked, and what goes with what."""

@@ -1,0 +1,1 @@
+"""Runs of training: the loop, and what it reads, keeps and reports."""

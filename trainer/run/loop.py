@@ -1,0 +1,440 @@
+"""The training loop: epochs over partitions in time order, each ending in one atomic checkpoint.
+
+After a crash at any instruction the next process continues from the last checkpoint and, in deterministic mode, ends in
+bit-identical weights. So SIGTERM needs no handling; ``stop`` ends a run at an epoch's end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoints.background import BackgroundWriter
+from trainer.checkpoints.checkpoint import write_checkpoint
+from trainer.checkpoints.host_part import PREDICTIONS
+from trainer.checkpoints.host_steps import StepsByHost, idle_share
+from trainer.checkpoints.retention import remove_leftovers
+from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
+from trainer.model.idle_units import IdleUnits
+from trainer.model.metrics import AnyScores
+from trainer.model.task_heads import heads_of
+from trainer.model.user_functions import with_code_digests
+from trainer.options.config import TrainConfig
+from trainer.planning.plan import PartitionPlan
+from trainer.run.labels.late_data import NOTHING_LATE, LateData
+from trainer.run.preparation.preparation import PreparedRun, check_placement, check_policy, described, prepare_run
+from trainer.run.progress.data_changes import REFUSE_CHANGES, ChangePolicy
+from trainer.run.progress.epochs import Epoch
+from trainer.run.progress.held_out import HeldOut
+from trainer.run.progress.ledger import LedgerSummary
+from trainer.run.progress.lock import run_lock
+from trainer.run.progress.run_statistics import Record, StatisticsFile
+from trainer.run.reading.batches import Batch, make_batches
+from trainer.run.reading.columns import DecodedFragment
+from trainer.run.reading.stream import ReadFragment, fragment_stream
+from trainer.run.scoring import score_held_out
+from trainer.run.weights.frozen_weights import predictor
+from trainer.run.weights.run_partition import check_tables
+from trainer.run.weights.run_state import EpochScores, Weights, newest_unseen, snapshot
+from trainer.run.weights.saved_tables import under
+from trainer.run.weights.served_weights import FollowMoves, MakeEngine, ServedWeights, stay
+from trainer.run.weights.staleness import NOT_MEASURED, StalenessCounts
+from trainer.run.weights.step_pipeline import TrainedBatch
+from trainer.run.weights.tpu_weights import TpuWeights, check_slice, weights_on
+from trainer.tables.hashed_counts import HashedCounts
+from trainer.tables.hot_figures import HotFigures
+from trainer.tables.sparse_core import SparseCoreSettings
+from trainer.tables.statistics.batch_sampler import BatchSampler
+from trainer.tables.tpu.slices import TpuSlice
+from transforms.derived_documents import document_of
+from warehouse.solution.solution import ReadSolution
+from warehouse.storage.locations import is_gcs
+
+#: Memory for rows that training changes while a checkpoint is written.
+_MOST_ASIDE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TrainEvent:
+    """A progress event of a run.
+
+    Attributes:
+        kind: "skipped" (a torn checkpoint, see ``message``), "started" (``message`` names the checkpoint), "batch",
+            "epoch" (with ``scores``), "held out" (with the ``scores`` of the held-out events) or "checkpoint" (``message`` is its directory).
+        events: the events that this process has trained, of ``total_events``.
+        epoch: the current or just finished epoch of ``epochs``, from 0 over the run.
+    """
+
+    kind: str
+    epoch: int
+    epochs: int
+    events: int
+    total_events: int
+    message: str = ""
+    scores: AnyScores | None = None
+
+
+@dataclass(frozen=True)
+class TrainReport:
+    """The outcome of one call of :func:`train`.
+
+    Attributes:
+        epochs, events: those of this process.
+        seconds: wall-clock time of training in this process, without set-up.
+        history: the epochs of the whole run.
+        resumed_from: the checkpoint that it began from, or "".
+        finished: False if ``stop`` or ``ends_early`` ended it.
+        ledger: None if events are not counted.
+        checkpoint: the last checkpoint, or "".
+        unlabelled: skipped events of the range without a label.
+        late: data that came after the checkpoint.
+        staleness: the updates that lookups of this process missed; of a job, those of the host of rank 0, as last reported.
+        host_steps: the steps of each host of a job in what was committed, by name; none for training in one process.
+        held_out: the figures of the held-out events after each pass; None if none are held out.
+        held_out_partitions: the partitions of those events.
+        idle_units: the hidden units that are off at the end, counted since the process began; of a job, as its hosts reported last. None
+            where they are not counted.
+        hashed_counts: what the hashed tables of this process have done, by name; of a job, those of all hosts, as they reported last.
+        hot: what the hot rows of tables on servers have done in this process; None without any.
+    """
+
+    epochs: int
+    events: int
+    seconds: float
+    history: tuple[EpochScores, ...]
+    ledger: LedgerSummary | None
+    resumed_from: str
+    finished: bool
+    checkpoint: str
+    skipped_checkpoints: tuple[str, ...]
+    unlabelled: int = 0
+    late: LateData = NOTHING_LATE
+    staleness: StalenessCounts = NOT_MEASURED
+    host_steps: StepsByHost = field(default_factory=dict)
+    held_out: HeldOut | None = None
+    held_out_partitions: tuple[str, ...] = ()
+    idle_units: IdleUnits | None = None
+    hashed_counts: Mapping[str, HashedCounts] = field(default_factory=dict)
+    hot: HotFigures | None = None
+
+    @property
+    def final(self) -> AnyScores | None:
+        """The run's newest figures on events that the model had not seen."""
+        return newest_unseen(self.history, self.held_out)
+
+    def to_document(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {
+            "epochs": self.epochs,
+            "events": self.events,
+            "seconds": self.seconds,
+            "history": [document_of(item) for item in self.history],
+            "ledger": self.ledger.to_document() if self.ledger else None,
+            "resumed_from": self.resumed_from,
+            "finished": self.finished,
+            "checkpoint": self.checkpoint,
+            "skipped_checkpoints": list(self.skipped_checkpoints),
+            "unlabelled": self.unlabelled,
+            "late": self.late.to_document(),
+            "staleness": self.staleness.to_document(),
+            "steps_by_host": {name: one.steps for name, one in self.host_steps.items()},
+            "idle_host_steps_share": idle_share(self.host_steps),
+            "held_out": None if self.held_out is None else self.held_out.to_document(),
+            "held_out_partitions": list(self.held_out_partitions),
+            "idle_units": None if self.idle_units is None else asdict(self.idle_units),
+            "hot": None if self.hot is None else self.hot.to_document(),
+        }
+
+
+def train(
+    solution: ReadSolution,
+    read: ReadFragment,
+    config: TrainConfig,
+    *,
+    progress: Callable[[TrainEvent], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    read_labels: ReadFragment | None = None,
+    changes: ChangePolicy = REFUSE_CHANGES,
+    slice_: TpuSlice | None = None,
+    record: Record | None = None,
+    plan: PartitionPlan | None = None,
+    settings: SparseCoreSettings | None = None,
+    make_engine: MakeEngine | None = None,
+    follow_moves: FollowMoves = stay,
+    ends_early: Callable[[], bool] | None = None,
+) -> TrainReport:
+    """Train, or continue training, the model of ``solution`` in ``config.run_dir``. Deterministic: see :class:`TrainConfig`.
+
+    Args:
+        read: reads one fragment's columns and label, in a background thread.
+        progress: called after every batch.
+        stop: called after every checkpoint; true ends the run.
+        ends_early: called after every batch; true ends the run after a checkpoint within the epoch. A run that does not count events
+            ends at the end of the epoch.
+        read_labels: reads the labels of all stored events of a fragment (:func:`warehouse.reading.reader.read_labels`)
+            before the first step; by default ``read``.
+        changes: what is done about trained data that has changed.
+        slice_: the TPUs that train with the ``tpu`` engine.
+        record: records the statistics of features that an epoch has sampled, after its checkpoint, in the thread that wrote it.
+        plan: by which the tables are partitioned over simulated cores; checkpoints are those of a run without it.
+        settings: of SparseCore on ``slice_``, in place of those with which it was connected.
+        make_engine: makes the engine of all tables on parameter servers; None: they are in this process.
+        follow_moves: replaces that engine when its tables are on other servers.
+
+    Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to another run,
+    :class:`ConfigError` or :class:`UntrainableInput` for bad options or inputs, :class:`BadLabel` or :class:`BadFeature`
+    for bad data, :class:`NonFiniteLoss` on divergence, :class:`CheckpointNotWritten` on a full disk. The last complete
+    checkpoint survives all of them.
+    """
+    checked = with_code_digests(config)
+    _, layout = described(solution, checked)  # raises before a folder is made
+    check_placement(checked, is_served=make_engine is not None, plan=plan)
+    check_slice(slice_, layout, checked, heads_of(solution.target))
+    if plan is not None:
+        check_tables(plan, layout, checked)
+    if is_gcs(config.run_dir):
+        raise ConfigError("the run directory of training in one process must be a local folder", where="run_dir",
+                          value=config.run_dir, next_step="train by a job: headrace train --hosts 1")  # fmt: skip
+    check_policy(config, changes)
+    run_dir = Path(config.run_dir)
+    tell = progress or _ignore
+    with run_lock(run_dir):
+        remove_leftovers(run_dir)
+        run = _Run(
+            prepare_run(
+                solution,
+                config,
+                read_labels or read,
+                changes=changes,
+                on_skip=lambda reason: tell(TrainEvent("skipped", 0, 0, 0, 0, message=reason)),
+            ),
+            tell,
+            slice_,
+            record,
+            plan,
+            settings,
+            make_engine,
+            follow_moves,
+        )
+        return run.finish(clock, read, stop or _never, ends_early or _never)
+
+
+def _ignore(event: TrainEvent) -> None:
+    """The default ``progress``."""
+
+
+def _never() -> bool:
+    return False
+
+
+class _Run:
+    """One process's part of a run."""
+
+    def __init__(
+        self,
+        prepared: PreparedRun,
+        tell: Callable[[TrainEvent], None],
+        slice_: TpuSlice | None = None,
+        record: Record | None = None,
+        plan: PartitionPlan | None = None,
+        settings: SparseCoreSettings | None = None,
+        make_engine: MakeEngine | None = None,
+        follow_moves: FollowMoves = stay,
+    ) -> None:
+        self._prepared, self._tell = prepared, tell
+        self._config, self._progress, self._ledger = prepared.config, prepared.progress, prepared.ledger
+        self._run_dir = Path(self._config.run_dir)
+        self._resumed_from = self._checkpoint = prepared.saved.path if prepared.saved else ""
+        self._number = prepared.saved.number if prepared.saved else 0
+        self._collector = prepared.head.collector()
+        self._events = 0
+        self._planned_events = prepared.planned_events
+        self._weights: Weights | TpuWeights
+        if make_engine is not None:
+            self._weights = served = ServedWeights(
+                prepared.layout, self._config, prepared.head, make_engine, follow_moves
+            )
+            if not prepared.saved:
+                served.tables.clear()
+        else:
+            self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head, plan, settings)
+        if prepared.saved:
+            self._weights.load(prepared.saved.arrays)
+            if collected := under(prepared.saved.arrays, f"{PREDICTIONS}/"):
+                self._collector.load(collected)
+            self._prepared = replace(prepared, saved=None)  # its arrays are as large as the model
+        self._sampler = BatchSampler(
+            prepared.layout.features, share=self._config.statistics_share, seed=self._config.seed
+        )
+        self._statistics = StatisticsFile(
+            self._run_dir,
+            prepared.identity,
+            self._number,
+            on_skip=lambda reason: self._say("skipped", message=reason),
+            record=record,
+        )
+        self._say("started", message=self._resumed_from or "the beginning")
+
+    def _say(self, kind: str, *, message: str = "", scores: AnyScores | None = None) -> None:
+        event = TrainEvent(
+            kind,
+            self._progress.epochs_done,
+            len(self._prepared.epochs),
+            self._events,
+            self._planned_events,
+            message,
+            scores,
+        )
+        self._tell(event)
+
+    def finish(
+        self, clock: Callable[[], float], read: ReadFragment, stop: Callable[[], bool], ends_early: Callable[[], bool]
+    ) -> TrainReport:
+        """Train every remaining epoch, or until ``stop`` or ``ends_early``."""
+        started = clock()
+        first = self._progress.epochs_done
+        finished = True
+        self._steps = self._weights.steps(self._config.staleness)
+        with self._steps, BackgroundWriter(self._written) as self._writer:
+            while finished and (stage := self._next_stage(read)):
+                finished = self._train_stage(stage, read, stop, ends_early)
+        prepared = self._prepared
+        return TrainReport(
+            epochs=self._progress.epochs_done - first,
+            events=self._events,
+            seconds=clock() - started,
+            history=tuple(self._progress.history),
+            ledger=prepared.summary(),
+            resumed_from=self._resumed_from,
+            finished=finished,
+            checkpoint=self._checkpoint,
+            skipped_checkpoints=prepared.skipped,
+            unlabelled=sum(prepared.trainable.unlabelled.values()),
+            late=prepared.late,
+            staleness=self._steps.staleness,
+            held_out=self._progress.held_out,
+            held_out_partitions=self._progress.held_out_partitions,
+            idle_units=self._weights.idle_units,
+            hashed_counts=self._weights.hashed_counts,
+            hot=self._weights.hot_figures,
+        )
+
+    def _next_stage(self, read: ReadFragment) -> tuple[Epoch, ...]:
+        """The epochs up to the next scoring; a pass that a job has ended without one is scored first."""
+        if due := self._prepared.due_pass:
+            self._score(due, read)
+        return self._prepared.stage
+
+    def _train_stage(
+        self, stage: Sequence[Epoch], read: ReadFragment, stop: Callable[[], bool], ends_early: Callable[[], bool]
+    ) -> bool:
+        """Train these epochs; false if ``stop`` or ``ends_early`` ended the run."""
+        prepared = self._prepared
+        ahead, last = self._config.prefetch_fragments, prepared.remaining[-1]
+        stream = fragment_stream(prepared.refs(stage), read, prepared.layout, ahead=ahead, head=prepared.head)
+        with closing(stream):  # type: ignore[type-var]
+            for epoch in stage:
+                if not self._epoch(epoch, stream, read, ends_early):
+                    return False
+                if (stop() or ends_early()) and epoch is not last:
+                    return False
+        return True
+
+    def _score(self, passes: int, read: ReadFragment) -> None:
+        """Score the held-out events with the weights as they are now, and plan the rest by it."""
+        self._writer.wait()  # the tables have one snapshot at a time
+        predict = predictor(self._weights, self._config)
+        found = score_held_out(self._prepared, passes, self._progress.epochs_done, predict, read)
+        if found is not None:
+            self._prepared = self._prepared.with_pass(found)
+            self._planned_events = self._events + self._prepared.planned_events
+            self._say("held out", scores=found.scores)
+
+    def _epoch(
+        self, epoch: Epoch, stream: Iterator[DecodedFragment], read: ReadFragment, ends_early: Callable[[], bool]
+    ) -> bool:
+        """Train an epoch, or what is left of it, and commit; whether it was trained to its end."""
+        decoded: Iterator[DecodedFragment] = islice(stream, len(self._prepared.refs([epoch])))
+        events = self._prepared.due
+        due = decoded if events is None else events.select(decoded, epoch.pass_number)
+        for batch in make_batches(due, self._prepared.layout, batch_rows=self._config.batch_rows):
+            self._advance(batch, epoch)
+            if self._ledger is not None and ends_early():
+                self._advance(None, epoch)
+                self._commit(epoch, is_within=True)
+                return False
+        self._advance(None, epoch)
+        scores, self._collector = self._collector.scores(), self._weights.head.collector()
+        self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores))
+        self._progress.epochs_done = epoch.number + 1
+        self._say("epoch", scores=scores)
+        if passes := self._prepared.due_pass:
+            self._score(passes, read)
+        self._commit(epoch)
+        return True
+
+    def _advance(self, batch: Batch | None, epoch: Epoch) -> None:
+        """Train a batch, or finish all steps; count the batches whose steps are done."""
+        try:
+            found = self._steps.drain() if batch is None else self._steps.train(batch)
+        except NonFiniteLoss as error:
+            raise error.at(self._place(epoch)) from error
+        for trained in found:
+            self._count(trained)
+
+    def _count(self, trained: TrainedBatch) -> None:
+        """Add a trained batch to the scores, the ledger and the progress."""
+        batch = trained.batch
+        self._collector.add(batch.labels[: batch.rows], trained.logits)
+        if self._ledger:
+            self._ledger.count(batch.spans, self._weights.head.codes(batch.labels[: batch.rows]))
+        self._sampler.add(self._progress.step, batch.ids, batch.rows)
+        self._progress.step += 1
+        self._events += batch.rows
+        self._writer.look()
+        self._say("batch")
+
+    def _place(self, epoch: Epoch) -> str:
+        return f"epoch {epoch.number} ({epoch.partitions[0]} …), step {self._progress.step}"
+
+    def _commit(self, epoch: Epoch, *, is_within: bool = False) -> None:
+        """Write a checkpoint after the last step, in another thread; one within an epoch has its predictions so far."""
+        prepared = self._prepared
+        document, arrays = snapshot(prepared.identity, self._progress, self._weights, self._ledger, prepared.labels)
+        if is_within:
+            arrays |= {f"{PREDICTIONS}/{name}": array for name, array in self._collector.arrays().items()}
+        if not all(
+            np.isfinite(array).all() for array in arrays.values() if array.dtype.kind == "f"
+        ):  # tables as they are written
+            raise NonFiniteLoss(
+                "training diverged: the last step of an epoch left NaN or infinite weights",
+                where=self._place(epoch),
+                next_step=NEXT_AFTER_DIVERGENCE,
+            )
+        self._writer.wait()  # the tables have one snapshot at a time
+        tables = self._weights.begin_tables(_MOST_ASIDE_BYTES)
+        self._number += 1
+        keep, number = self._config.keep_checkpoints, self._number
+        sampled = self._sampler.take()
+
+        def write() -> Path:
+            try:
+                written = write_checkpoint(self._run_dir, number, document, arrays, tables, keep=keep)
+            finally:
+                self._weights.end_tables()  # training may wait for it
+            self._statistics.add(number, sampled)  # of committed epochs alone: none is sampled twice
+            return written
+
+        self._writer.begin(write)
+
+    def _written(self, path: Path) -> None:
+        self._checkpoint = str(path)
+        self._say("checkpoint", message=self._checkpoint)

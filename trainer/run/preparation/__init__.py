@@ -1,0 +1,1 @@
+"""Before training: what of the data is left to train, and the plan of a job."""

@@ -1,0 +1,298 @@
+"""Stack the events of decoded fragments into batches: one compiled call for the ids of all inputs of a batch."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trainer.errors import BadFeature
+from trainer.model.inputs import InputLayout
+from trainer.run.reading import kernels
+from trainer.run.reading.columns import DecodedFragment, refuse_ids, take_events
+from trainer.run.reading.shuffling import ShuffleWindow, order_of
+from trainer.tables.batches import IdBatch, id_dtype
+from transforms.arrays import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Events ``start`` to ``stop`` of the fragment at ``key``; of its ``positions``, if given."""
+
+    key: str
+    start: int
+    stop: int
+    positions: Array | None = None
+
+    @property
+    def events(self) -> slice | Array:
+        """The stored events, as an index."""
+        return slice(self.start, self.stop) if self.positions is None else self.positions[self.start : self.stop]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The events of one optimizer step, padded to a fixed shape: ``rows`` events, then empty bags and zeros of weight 0.
+
+    ``dense``: float32 [batch_rows, width of the dense inputs]; ``labels``: float32 [batch_rows], or of several
+    labels [batch_rows, tasks] with NaN where an event has none; ``weights``: float32 [batch_rows].
+    """
+
+    rows: int
+    ids: IdBatch
+    dense: Array
+    labels: Array
+    weights: Array
+    spans: tuple[Span, ...]
+
+
+_Piece = tuple[DecodedFragment, int, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Rows:
+    """Rows ``start`` to ``stop`` of an added fragment; ``number`` and ``origin`` as in :meth:`BatchAssembler.add`."""
+
+    number: int
+    origin: int
+    decoded: DecodedFragment
+    start: int
+    stop: int
+
+    @property
+    def rows(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def events(self) -> Array:
+        """The stored events."""
+        positions = self.decoded.positions
+        return np.arange(self.start, self.stop) if positions is None else positions[self.start : self.stop]
+
+    @property
+    def first_event(self) -> int:
+        positions = self.decoded.positions
+        return self.start if positions is None else int(positions[self.start])
+
+
+class _Rest:
+    """The rows of a stream that are in no batch yet."""
+
+    def __init__(self) -> None:
+        self.parts: deque[_Rows] = deque()
+        self.rows = 0
+
+    def add(self, part: _Rows) -> None:
+        self.parts.append(part)
+        self.rows += part.rows
+
+    def cut(self, rows: int) -> list[_Rows]:
+        """Remove the first ``rows``."""
+        found = []
+        self.rows -= rows
+        while rows:
+            first = self.parts[0]
+            stop = min(first.stop, first.start + rows)
+            found.append(_Rows(first.number, first.origin, first.decoded, first.start, stop))
+            rows -= stop - first.start
+            first.start = stop
+            if not first.rows:
+                self.parts.popleft()
+        return found
+
+
+class _OpenWindow:
+    """The events of a window in the order of the stream, and those that are in no batch yet in the order in which they are drawn."""
+
+    def __init__(self, window: ShuffleWindow, parts: list[_Rows]) -> None:
+        self.parts = parts
+        places = np.concatenate([one.events + one.origin for one in parts])
+        self._order = order_of(window, places)
+        self._ends = np.cumsum([one.rows for one in parts])
+        self._drawn = window.drawn
+
+    @property
+    def left(self) -> int:
+        return max(0, len(self._order) - self._drawn)
+
+    @property
+    def drawn(self) -> int:
+        return self._drawn
+
+    def draw(self, count: int) -> list[_Piece]:
+        """The next ``count`` events as pieces, in the order of the stream."""
+        chosen = np.sort(self._order[self._drawn : self._drawn + count])
+        self._drawn += count
+        stops = np.searchsorted(chosen, self._ends)
+        pieces = []
+        for part, end, start, stop in zip(self.parts, self._ends, np.r_[0, stops[:-1]], stops, strict=True):
+            if stop > start:
+                rows = chosen[start:stop] - (end - part.rows) + part.start
+                pieces.append((take_events(part.decoded, rows), 0, int(stop - start)))
+        return pieces
+
+
+class BatchAssembler:
+    """Cuts a stream of decoded units into batches of ``batch_rows`` events, across units.
+
+    Add units in order; :meth:`take` batches while one is :attr:`ready`. After :meth:`finish` the last batch may be shorter.
+    With a ``window``, events are shuffled in windows (:mod:`trainer.run.reading.shuffling`), which must be whole before they are drawn from.
+    """
+
+    def __init__(self, layout: InputLayout, batch_rows: int, window: ShuffleWindow | None = None) -> None:
+        self._shape = _Shape(batch_rows, len(layout.embedded), layout.dense_width, layout.is_weighted, layout.bounds)
+        self._rest = _Rest()
+        self._next = window
+        self._open: _OpenWindow | None = None
+        self._finished = False
+
+    def add(self, decoded: DecodedFragment, number: int = 0, origin: int = 0) -> None:
+        """Add events after all others.
+
+        Args:
+            number: names them in :meth:`pending`.
+            origin: the place of stored event 0 of their fragment in the whole stream, which may be below 0.
+        """
+        if decoded.rows:
+            self._rest.add(_Rows(number, origin, decoded, 0, decoded.rows))
+
+    def finish(self) -> None:
+        """The stream ends here: the events that are left become a last, shorter batch."""
+        self._finished = True
+
+    @property
+    def ready(self) -> bool:
+        """Whether :meth:`take` has a batch."""
+        rows = self._rest.rows
+        if self._next is not None:
+            left = 0 if self._open is None else self._open.left
+            rows = left + self._drawable(self._next, rows)
+        return rows >= (1 if self._finished else self._shape.batch_rows)
+
+    def _drawable(self, window: ShuffleWindow, rows: int) -> int:
+        """How many of ``rows`` events are in whole windows and are not trained already."""
+        whole = rows if self._finished else rows // window.rows * window.rows
+        return max(0, whole - window.drawn)
+
+    def take(self) -> Batch:
+        """The next batch.
+
+        Raises :class:`BadFeature` for an id outside the buckets of its input, or lists whose offsets do not ascend.
+        """
+        assert self.ready
+        batch_rows = self._shape.batch_rows
+        if self._next is None:
+            cut = self._rest.cut(min(batch_rows, self._rest.rows))
+            pieces = [(one.decoded, one.start, one.stop) for one in cut]
+        else:
+            pieces = []
+            while (need := batch_rows - sum(stop - start for _, start, stop in pieces)) and (window := self._window()):
+                pieces += window.draw(min(need, window.left))
+        return _assemble(pieces, self._shape)
+
+    def _window(self) -> _OpenWindow | None:
+        """The window to draw from, opened if it is whole; None if there is none."""
+        while self._open is None or not self._open.left:
+            assert self._next is not None
+            rows = min(self._next.rows, self._rest.rows)
+            if not rows or not (self._finished or rows == self._next.rows):
+                return None
+            self._open = _OpenWindow(self._next, self._rest.cut(rows))
+            self._next = replace(self._next, number=self._next.number + 1, drawn=0)
+        return self._open
+
+    @property
+    def window(self) -> ShuffleWindow | None:
+        """The window that continues the stream at :meth:`pending`, for another assembler; None without shuffling."""
+        if self._next is None or self._open is None or not self._open.left:
+            return self._next
+        return replace(self._next, number=self._next.number - 1, drawn=self._open.drawn)
+
+    def pending(self) -> list[tuple[int, int]]:
+        """The numbers of what is to be added again to continue, each with its first such stored event, in order.
+
+        Without shuffling these are the events that are in no batch yet; with it, also the others of their window.
+        """
+        parts = [*(self._open.parts if self._open is not None and self._open.left else ()), *self._rest.parts]
+        found: dict[int, int] = {}
+        for one in parts:
+            found.setdefault(one.number, one.first_event)
+        return list(found.items())
+
+
+def make_batches(decoded: Iterable[DecodedFragment], layout: InputLayout, *, batch_rows: int) -> Iterator[Batch]:
+    """The fragments' events in order, ``batch_rows`` at a time, across fragments; only the last batch may be shorter.
+
+    Raises what :meth:`BatchAssembler.take` raises.
+    """
+    assembler = BatchAssembler(layout, batch_rows)
+    for fragment in decoded:
+        assembler.add(fragment)
+        while assembler.ready:
+            yield assembler.take()
+    assembler.finish()
+    while assembler.ready:
+        yield assembler.take()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What all batches of a layout have in common."""
+
+    batch_rows: int
+    inputs: int
+    dense_width: int
+    is_weighted: bool
+    bounds: tuple[int, ...]
+
+
+def _assemble(pieces: Sequence[_Piece], shape: _Shape) -> Batch:
+    batch_rows, rows = shape.batch_rows, sum(stop - start for _, start, stop in pieces)
+    dense = np.zeros((batch_rows, shape.dense_width), np.float32)
+    labels = np.zeros((batch_rows, *pieces[0][0].labels.shape[1:]) if pieces else batch_rows, np.float32)
+    at = 0
+    for fragment, start, stop in pieces:
+        numbers = fragment.dense[start:stop]
+        assert numbers.dtype == np.float32
+        if numbers.size:
+            row_step, column_step = (step // numbers.itemsize for step in numbers.strides)
+            kernels.copy_numbers(numbers.ctypes.data, row_step, column_step, dense[at : at + stop - start])
+        labels[at : at + stop - start] = fragment.labels[start:stop]
+        at += stop - start
+    weights = np.zeros(batch_rows, np.float32)
+    weights[:rows] = 1.0
+    spans = tuple(Span(fragment.key, start, stop, fragment.positions) for fragment, start, stop in pieces)
+    return Batch(rows, _stack(pieces, shape), dense, labels, weights, spans)
+
+
+_NO_ROWS = np.zeros(0, np.int64)
+
+
+def _stack(pieces: Sequence[_Piece], shape: _Shape) -> IdBatch:
+    """The ids of all inputs of a batch, checked."""
+    ranges = np.zeros((len(pieces), 4), np.int64)
+    taken: list[Array] = []
+    at = 0
+    for p, (fragment, start, stop) in enumerate(pieces):
+        if fragment.taken is None:
+            ranges[p] = p, fragment.first + start, fragment.first + stop, -1
+        else:
+            ranges[p] = p, 0, stop - start, at
+            taken.append(fragment.taken[start:stop])
+            at += stop - start
+    rows = np.concatenate(taken) if taken else _NO_ROWS
+    columns = pieces[0][0].ids.table[None] if len(pieces) == 1 else np.stack([one.ids.table for one, _, _ in pieces])
+    most = kernels.most_ids(ranges, columns, rows)
+    offsets = np.empty((shape.inputs, shape.batch_rows + 1), np.int64)
+    ids = np.empty(max(most, 0), id_dtype(shape.bounds))
+    weights = np.empty(max(most, 0) if shape.is_weighted else 0, np.float32)
+    wrong, count, _ = (
+        (kernels.BAD_OFFSETS, 0, 0) if most < 0 else kernels.stack_ids(ranges, columns, rows, ids, offsets, weights)
+    )
+    if wrong:
+        for fragment, _, _ in pieces:
+            refuse_ids(fragment.ids, fragment.key)
+        raise BadFeature("the ids of a batch must be sound", where=f"fragment {pieces[0][0].key}", value=wrong)
+    return IdBatch(ids[:count], offsets, weights[:count] if shape.is_weighted else None, shape.bounds)

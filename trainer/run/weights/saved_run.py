@@ -1,0 +1,105 @@
+"""Read a run from its newest intact checkpoint as checked values, without TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.checkpoints.checkpoint import newest_intact
+from trainer.checkpoints.commit_manifest import JobPosition
+from trainer.checkpoints.host_part import LABELS, LEDGER
+from trainer.checkpoints.manifest import STATE
+from trainer.checkpoints.read import Checkpoint
+from trainer.checkpoints.run_files import commit_name
+from trainer.checkpoints.saved_counts import SavedCounts
+from trainer.errors import TornCheckpoint
+from trainer.model.heads import BINARY
+from trainer.model.task_heads import AnyHead, read_head
+from trainer.options.document_field import OPEN, DocumentField
+from trainer.planning.plan import PartitionPlan
+from trainer.run.labels.label_record import LabelRecord
+from trainer.run.progress.epochs import DataPosition
+from trainer.run.progress.identity import RunIdentity
+from trainer.run.weights.run_state import RunProgress
+from transforms.arrays import Array
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A run read from a checkpoint, the inverse of :func:`trainer.run.weights.run_state.snapshot`.
+
+    Attributes:
+        path: the checkpoint's folder, or its location in a bucket.
+        identity: the run's identity.
+        progress: the run's progress.
+        counts: the counts of trained events; None if the run does not count them.
+        arrays: weights, slots and random state, by name; none of them if it was read without weights.
+        head: the model's task; earlier releases had only one.
+        digest: SHA-256 of the checkpoint's manifest, hence of all its bytes.
+        number: of the checkpoint, which is in its name.
+        job: the position of a training job; None if one process trained it.
+        labels: the labels as trained; None if they are not recorded.
+        partition: where the tables stand in its parts, by a plan; None: they are whole, or their rows are spread over the hosts of ``job``.
+    """
+
+    path: str
+    identity: RunIdentity
+    progress: RunProgress
+    counts: SavedCounts | None
+    arrays: Mapping[str, Array]
+    head: AnyHead = BINARY
+    digest: str = ""
+    number: int = 0
+    job: JobPosition | None = None
+    labels: LabelRecord | None = None
+    partition: PartitionPlan | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the checkpoint's folder."""
+        return commit_name(self.number)
+
+
+def read_newest_run(
+    run_dir: str | Path, *, on_skip: Callable[[str], None], weights: bool = True, verifies_all: bool = True
+) -> SavedRun | None:
+    """The newest checkpoint that is intact and whole, or None: see :func:`trainer.checkpoints.checkpoint.newest_intact`."""
+    return newest_intact(run_dir, saved_run, on_skip=on_skip, weights=weights, verifies_all=verifies_all)
+
+
+def saved_run(checkpoint: Checkpoint) -> SavedRun:
+    """The typed content of a checkpoint. Raises :class:`TornCheckpoint` naming the place of what does not fit."""
+    field = DocumentField(checkpoint.document, f"{checkpoint.path}/{STATE}")
+    identity = RunIdentity.read(field.at("identity"))
+    progress = RunProgress.read(field)
+    position = OPEN.read(DataPosition, field.at("position"))
+    job = JobPosition.read(field)
+    # A checkpoint within an epoch has a number of its own, and so have all later ones.
+    is_behind = position.epochs_done > checkpoint.epochs_done and job is None
+    if is_behind or position.data_digest != identity.data_digest:
+        raise TornCheckpoint("a checkpoint's position must be that of its own epoch and data",
+                             where=field.at("position").place, value=position)  # fmt: skip
+    arrays = dict(checkpoint.arrays)
+    uneven = arrays.pop(LEDGER, None)
+    counts = field.at("ledger")
+    wanted = identity.config.get("count_events")
+    if (counts.value is not None, uneven is not None) != (wanted, wanted):
+        raise TornCheckpoint("a checkpoint must hold a ledger if and only if the run counts events", where=counts.place)
+    saved = None if uneven is None else SavedCounts.read(counts, uneven)
+    labels = _read_labels(field, arrays.pop(LABELS, None), saved)
+    head = field.members().get("head")
+    task = BINARY if head is None else read_head(head)
+    return SavedRun(
+        checkpoint.path, identity, progress, saved, arrays, task, checkpoint.digest, checkpoint.epochs_done, job, labels,
+        checkpoint.partition,
+    )  # fmt: skip
+
+
+def _read_labels(field: DocumentField, packed: Array | None, counts: SavedCounts | None) -> LabelRecord | None:
+    """The label record of a document; None without one."""
+    document = field.members().get("labels")
+    if (document is None) != (packed is None) or (packed is not None and counts is None):
+        raise TornCheckpoint("a checkpoint must hold a label record with its array and a ledger, or none of it",
+                             where=field.place)  # fmt: skip
+    return None if document is None or packed is None else LabelRecord.read(document, packed)

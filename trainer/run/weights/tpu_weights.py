@@ -1,0 +1,318 @@
+"""The whole model on a TPU slice: one embedding engine, and the dense part with a copy of its state on every replica.
+
+A step is compiled with its lookups, dense part, dense optimizer and updates. The host gives it batches and reads the logits afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainer.checkpoints.parted_arrays import PartedArrays
+from trainer.errors import ConfigError
+from trainer.model.idle_units import IdleUnits
+from trainer.model.inputs import InputLayout
+from trainer.model.task_heads import AnyHead
+from trainer.options.config import TrainConfig
+from trainer.planning.plan import PartitionPlan
+from trainer.run.reading.batches import Batch
+from trainer.run.weights.one_engine import joined_features, joined_ids, name_in_engine, place_of
+from trainer.run.weights.run_state import AttemptBeginning, Weights, build_weights
+from trainer.run.weights.saved_tables import parted_tables, saved_states, state_arrays, under
+from trainer.run.weights.step_pipeline import SliceSteps, Steps
+from trainer.tables.engine import TableState
+from trainer.tables.hashed_counts import HashedCounts
+from trainer.tables.sparse_core import SparseCoreSettings
+from trainer.tables.tpu.slices import StepInputs, TpuSlice
+from trainer.tables.tpu.unsupported import refuse_for_sparse_core, refuse_for_tpu_embedding
+from transforms.arrays import Array
+
+if TYPE_CHECKING:
+    from trainer.model.dense_step import DenseState
+
+
+#: Steps that the slice trains before the host looks at their logits.
+STEPS_PER_CALL = 64
+
+
+class TpuWeights:
+    """The model on ``slice_``: see :class:`~trainer.run.weights.run_state.ModelWeights`.
+
+    ``steps_per_call``: the most steps of one call of :meth:`train`; ``settings``: of SparseCore, in place of the slice's. Raises :class:`ConfigError` for options that the slice cannot honour.
+    """
+
+    def __init__(
+        self,
+        layout: InputLayout,
+        config: TrainConfig,
+        head: AnyHead,
+        slice_: TpuSlice,
+        *,
+        steps_per_call: int = STEPS_PER_CALL,
+        settings: SparseCoreSettings | None = None,
+    ) -> None:
+        from trainer.model.dense_step import DensePart
+
+        self.layout, self.head, self.steps_per_call = layout, head, steps_per_call
+        self._config, self._slice = config, slice_
+        events = events_per_replica(config, slice_)
+        features = joined_features(layout, config, head)
+        self._dense = DensePart.build(layout, config, head)
+        self.engine = slice_.make_engine(
+            features,
+            seed=config.seed,
+            events_per_replica=events,
+            pipelined=bool(config.staleness),
+            settings=settings,
+        )
+        logits = (steps_per_call, events) if head.width == 1 else (steps_per_call, events, head.width)
+        self._variables = _ReplicaVariables(
+            slice_.strategy, self._dense.read_state(), logits, self._dense.model.counted_units
+        )
+        self._done = 0
+        self._train = slice_.training(self.engine, self._replica_step, self._other_specs(events))
+
+    @property
+    def idle_units(self) -> IdleUnits | None:
+        """The hidden units that are off; None where they are not counted."""
+        return self._dense.model.idle_units
+
+    @property
+    def staleness(self) -> int:
+        """The updates that a lookup within a call misses."""
+        return self.engine.staleness
+
+    def begin_attempt(self, beginning: AttemptBeginning) -> None:
+        """See :meth:`ModelWeights.begin_attempt`: nothing is to be done for tables of a slice."""
+
+    def abandon_step(self) -> None:
+        """See :meth:`ModelWeights.abandon_step`: a step of a slice ends by itself."""
+
+    def steps(self, staleness: int) -> Steps:
+        """See :meth:`ModelWeights.steps`; the engine has the staleness of its options."""
+        return SliceSteps(self)
+
+    def initial_arrays(self) -> dict[str, Array]:
+        """See :meth:`ModelWeights.initial_arrays`."""
+        return self.arrays()
+
+    def _other_specs(self, events: int) -> tuple[Any, ...]:
+        import tensorflow as tf
+
+        shapes = ([events, self.layout.dense_width], list(self.head.label_shape(events)), [events])
+        return tuple(tf.TensorSpec(shape, tf.float32) for shape in shapes)
+
+    def _replica_step(self, activations: Any, dense: Any, labels: Any, weights: Any) -> Any:
+        """The dense part of a step on one replica. Logits are NaN where a gradient of the activations is not finite."""
+        import tensorflow as tf
+
+        context = tf.distribute.get_replica_context()
+        found = self._dense.step(
+            self._variables.read(),
+            activations,
+            dense,
+            labels,
+            weights,
+            replicas=self._slice.replicas,
+            total_of=lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value),
+        )
+        finite = tf.reduce_all(tf.math.is_finite(found.gradients))
+        self._variables.write(found.state, tf.where(finite, found.logits, np.float32(np.nan)), found.units_on)
+        return found.gradients
+
+    def train(self, batches: Sequence[Batch]) -> list[Array]:
+        """Train up to ``steps_per_call`` batches, one step each; return the logits of each before its step, float32 [batch.rows, …].
+
+        Logits that are not finite say that training diverged at that step.
+        """
+        inputs = [self._step_inputs(batch) for batch in batches]
+        self.engine.update_learning_rates()
+        self._train(inputs)
+        for ids, _ in inputs:
+            self.engine.count_step(ids)
+        steps = (self._done + np.arange(len(batches))) % self.steps_per_call
+        self._done += len(batches)
+        logits, units_on = self._variables.logits(), self._variables.units_on()
+        for step in steps.tolist():
+            self._dense.model.count_units(units_on[step])
+        return [logits[step][: batch.rows] for step, batch in zip(steps.tolist(), batches, strict=True)]
+
+    def _step_inputs(self, batch: Batch) -> StepInputs:
+        labels = np.asarray(self.head.targets(batch.labels), np.float32)
+        return joined_ids(batch.ids, self._config), (batch.dense, labels, batch.weights)
+
+    @property
+    def hashed_counts(self) -> Mapping[str, HashedCounts]:
+        """See :class:`ModelWeights`: a slice has no hashed tables."""
+        return {}
+
+    @property
+    def hot_figures(self) -> None:
+        """See :class:`ModelWeights`: a slice has no servers."""
+
+    def arrays(self) -> dict[str, Array]:
+        """All weights, slots and random state, as a checkpoint stores them."""
+        return {**self.dense_arrays(), **state_arrays(self._states_by_part())}
+
+    def _states_by_part(self) -> Iterator[tuple[str, str, TableState]]:
+        for name, state in self.engine.state().items():
+            yield *place_of(name), state
+
+    def dense_arrays(self) -> dict[str, Array]:
+        """The dense part of :meth:`arrays`."""
+        self._dense.write_state(self._variables.values())
+        return {f"dense/{name}": array for name, array in self._dense.model.state().items()}
+
+    def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
+        """The tables of :meth:`arrays` as they are now: a copy, to be read in another thread while training goes on."""
+        return tuple(parted_tables(place_of, self.engine, most_bytes))
+
+    def end_tables(self) -> None:
+        """End the reading of :meth:`begin_tables`, also where it failed."""
+        self.engine.end_snapshot()
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Restore the :meth:`arrays` of a checkpoint of any engine. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
+        self._dense.model.load_state(under(arrays, "dense/"))
+        self._variables.assign(self._dense.read_state())
+        states = {
+            name_in_engine(kind, name): state
+            for kind in ("embedding", "linear")
+            for name, state in saved_states(arrays, kind).items()
+        }
+        self.engine.load_state(states)
+
+
+def weights_on(
+    slice_: TpuSlice | None,
+    layout: InputLayout,
+    config: TrainConfig,
+    head: AnyHead,
+    plan: PartitionPlan | None = None,
+    settings: SparseCoreSettings | None = None,
+) -> Weights | TpuWeights:
+    """A model in its initial state, on a slice or in this process. Loads and configures TensorFlow.
+
+    ``plan``: of the tables in this process, see :func:`~trainer.run.weights.run_state.build_weights`; ``settings``: of SparseCore on a slice, in
+    place of those with which it was connected.
+    """
+    if slice_ is None:
+        return build_weights(layout, config, head, plan=plan)
+    from trainer.model.tensorflow_settings import prepare_tensorflow
+
+    prepare_tensorflow(config)
+    return TpuWeights(layout, config, head, slice_, settings=settings)
+
+
+def check_slice(slice_: TpuSlice | None, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
+    """Raise :class:`ConfigError` or :class:`UnsupportedSetting` for a model that the slice cannot train, or another engine than the machine's."""
+    if (slice_ is not None) != (config.engine == "tpu"):
+        raise ConfigError("the engine of training must be that of its machine", where="engine", value=config.engine,
+                          allowed="cpu without a TPU slice, tpu with one",
+                          next_step="headrace train --tpu local trains on the TPUs of this machine")  # fmt: skip
+    if slice_ is None:
+        return
+    events_per_replica(config, slice_)
+    if not layout.features:
+        raise ConfigError("a model of the tpu engine must have an input of ids", where="engine", value="tpu",
+                          next_step="add an input of ids, or train with the cpu engine")  # fmt: skip
+    features = joined_features(layout, config, head)
+    if slice_.sparse_cores:
+        refuse_for_sparse_core(features)
+    else:
+        refuse_for_tpu_embedding(features)
+    if slice_.replicas > 1 and config.has_own_network:
+        from trainer.model.dense_model import DenseModel
+
+        DenseModel(layout, config, head).check_replicable()
+
+
+def events_per_replica(config: TrainConfig, slice_: TpuSlice) -> int:
+    """The events of a step on each device. Raises :class:`ConfigError` for a ``batch_rows`` that cannot be divided."""
+    unit = slice_.replicas * max(slice_.sparse_cores, 1)
+    if config.batch_rows % unit:
+        raise ConfigError("batch_rows must be a multiple of the SparseCores of the slice", where="batch_rows", value=config.batch_rows,
+                          allowed=f"multiples of {unit}: {slice_.replicas} devices with {max(slice_.sparse_cores, 1)} each",
+                          next_step="correct this training option")  # fmt: skip
+    return config.batch_rows // slice_.replicas
+
+
+class _ReplicaVariables:
+    """The state of the dense part, and the logits and the hidden units that were on of the last steps, on every replica.
+
+    Replicas have equal states, and the same units are on.
+    """
+
+    def __init__(self, strategy: Any, initial: DenseState, logits_shape: tuple[int, ...], units: int) -> None:
+        import tensorflow as tf
+
+        self._steps = logits_shape[0]
+        with strategy.scope():
+            self._state = tf.nest.map_structure(_variable, initial)
+            self._logits = _variable(np.zeros(logits_shape, np.float32))
+            self._units_on = _variable(np.zeros((self._steps, units), np.int32)) if units else None
+            self._next = _variable(np.zeros((), np.int32))
+
+    def read(self) -> Any:
+        """The state of this replica, inside a step."""
+        import tensorflow as tf
+
+        return tf.nest.map_structure(lambda one: one.read_value(), self._state)
+
+    def write(self, state: Any, logits: Any, units_on: Any) -> None:
+        """Set the state of this replica, and note the logits and the units that were on of a step, inside that step."""
+        import tensorflow as tf
+
+        for variable, value in zip(tf.nest.flatten(self._state), tf.nest.flatten(state), strict=True):
+            variable.assign(tf.ensure_shape(value, variable.shape))
+        place = self._next.read_value()
+        _note(self._logits, place, logits)
+        if self._units_on is not None:
+            _note(self._units_on, place, tf.cast(units_on, tf.int32))
+        self._next.assign((place + 1) % self._steps)
+
+    def values(self) -> Any:
+        """The state of the first replica, on the host."""
+        import tensorflow as tf
+
+        return tf.nest.map_structure(lambda one: one.values[0].numpy(), self._state)
+
+    def logits(self) -> Array:
+        """The logits of the last steps, [steps, events of all replicas, …]."""
+        return np.concatenate([part.numpy() for part in self._logits.values], axis=1)
+
+    def units_on(self) -> Array:
+        """The hidden units that were on in the last steps, bool [steps, units]."""
+        if self._units_on is None:
+            return np.zeros((self._steps, 0), bool)
+        return np.asarray(self._units_on.values[0].numpy() != 0)
+
+    def assign(self, state: Any) -> None:
+        """Set the state of all replicas, on the host."""
+        import tensorflow as tf
+
+        for variable, value in zip(tf.nest.flatten(self._state), tf.nest.flatten(state), strict=True):
+            for part in variable.values:
+                part.assign(value)
+
+
+def _note(variable: Any, place: Any, value: Any) -> None:
+    """Write one row of a variable, inside a step."""
+    import tensorflow as tf
+
+    kept = tf.tensor_scatter_nd_update(variable.read_value(), [[place]], [value])
+    variable.assign(tf.ensure_shape(kept, variable.shape))
+
+
+def _variable(value: Array) -> Any:
+    """A variable with a copy on every replica, which only the replica itself changes."""
+    import tensorflow as tf
+
+    return tf.Variable(
+        value,
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.NONE,
+    )

@@ -1,1 +1,0 @@
-"""The identity of a training run, its lock, its epochs and changes of its data."""

@@ -1,0 +1,21 @@
+"""The places of pruned tables on each core: its share of those of each group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainer.errors import ConfigError
+from trainer.planning.row_groups import RowGroup, groups_of_host
+from trainer.tables.routes.partitioned.table_parts import TableParts
+
+
+def groups_on(parts: TableParts, groups: Sequence[RowGroup], core: int) -> tuple[RowGroup, ...]:
+    """The groups of one core's rows; ``groups``: those of the tables of ``parts``, with the places of all cores.
+
+    Raises :class:`ConfigError` for groups that do not fit so many cores, and for copies and slices of tables.
+    """
+    if parts.has_replicas or len(parts.parts) != len(parts.tables):
+        raise ConfigError("pruned tables must be spread by rows", where="pruning", value="a plan with copies or slices of columns",
+                          next_step="leave the plan out")  # fmt: skip
+    rows_on = [[part.row_count(one) for part in parts.parts] for one in range(parts.cores)]
+    return groups_of_host(groups, rows_on, core)

@@ -1,0 +1,127 @@
+"""Pruned tables that are spread over servers: the places of each server, and what each loads and saves beside its rows.
+
+A server has as large a share of the places of a group as of its rows, and rounds of its own. So no update waits for other servers than those of
+its rows, and what a server that is killed goes on with depends on its own memory alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from trainer.options.pruning import PruningOptions
+from trainer.planning.row_groups import RowGroup
+from trainer.tables.engine import NO_SNAPSHOT_SECTIONS, SnapshotSections, TableState, in_memory
+from trainer.tables.kernels.threads import Team
+from trainer.tables.routes.partitioned.pruned_groups import groups_on
+from trainer.tables.routes.partitioned.table_parts import TableParts
+from trainer.tables.routes.servers.remote_tables import RemoteTables
+from trainer.tables.routes.servers.table_documents import HeldPruning, held_pruning
+from trainer.tables.stores.dense.snapshot import RANGE_BYTES
+from trainer.tables.stores.hashed.saved_history import LoadedHistory
+from trainer.tables.stores.pruned.history import (
+    IMPORTANCE,
+    LEFT,
+    NUMBER_WORDS,
+    PrunedHistory,
+    kept_numbers,
+    read_histories,
+    read_numbers,
+)
+from trainer.tables.stores.pruned.row_importance import chosen_of, scale_of
+from trainer.tables.stores.pruned.saved_rows import most_important
+from transforms.arrays import Array
+
+#: What a server loads: the number of one of its saved parts, the rows, and what a table has beside them.
+Loads: TypeAlias = Iterator[tuple[int, TableState, LoadedHistory | None]]
+
+
+class PrunedServers:
+    """Pruned tables on all servers.
+
+    Args:
+        parts: of the tables, in the order of messages.
+        groups: of the tables in that order, with the places of all servers.
+        options: how rows are chosen.
+        seed: of the tables.
+        team: threads.
+
+    Attributes:
+        held: how the tables of each server are pruned.
+
+    Raises :class:`ConfigError` for a group of which a server with rows would have no place, and for slices and copies of tables.
+    """
+
+    def __init__(
+        self, parts: TableParts, groups: Sequence[RowGroup], options: PruningOptions, *, seed: int, team: Team
+    ) -> None:
+        self._parts, self._options, self._seed, self._team = parts, options, seed, team
+        self.held: list[HeldPruning | None] = [
+            held_pruning(options, groups_on(parts, groups, server)) for server in range(parts.cores)
+        ]
+
+    def loads(self, state: Mapping[str, TableState]) -> Callable[[int], Loads]:
+        """What each server loads of a checked state. Raises :class:`~trainer.errors.TornCheckpoint` for other sections than those of pruned tables."""
+        histories = read_histories(self._parts.tables, state)
+        known = list(histories.values())
+        gain, step = (known[0].gain, known[0].step) if known else (1.0, 0)
+        history = LoadedHistory(kept_numbers(gain, step, max((one.rounds for one in known), default=0)))
+        return lambda server: self._of_server(server, state, histories, history)
+
+    def _of_server(
+        self, server: int, state: Mapping[str, TableState], histories: Mapping[int, PrunedHistory], history: LoadedHistory
+    ) -> Loads:  # fmt: skip
+        parts, sections = self._parts.parts, {t: one.sections().by_rows for t, one in histories.items()}
+        own = [part.own_state(server, state[part.table.name]) for part in parts]
+        none = TableState(np.zeros(0, np.int64), np.zeros((0, 1), np.float32), np.zeros((0, 0), np.float32))
+        important = [part.own_state(server, sections[p][IMPORTANCE]) if p in sections else none
+                     for p, part in enumerate(parts)]  # fmt: skip
+        held = self.held[server]
+        assert held is not None
+        for group in held.groups:
+            every = [self._spread(server, t, important[t]) for t in group.tables]
+            chosen = (chosen_of(one, self._options, self._seed, history.kept.step, t)
+                      for t, one in zip(group.tables, every, strict=True))  # fmt: skip
+            scales = [scale_of(one, self._options, self._team) for one in chosen]
+            ranked = [values[own[t].rows] for t, values in zip(group.tables, every, strict=True)]
+            for t, kept in zip(group.tables, most_important([own[t] for t in group.tables], ranked, scales, group.rows), strict=True):  # fmt: skip
+                own[t] = kept
+        yield from ((p, one, history) for p, one in enumerate(own))
+        yield from ((len(parts) + p, one, None) for p, one in enumerate(important))
+        if self._options.reset == "restored":
+            for p, part in enumerate(parts):
+                if p in sections and LEFT in sections[p]:
+                    yield 2 * len(parts) + p, part.own_state(server, sections[p][LEFT]), None
+
+    def _spread(self, server: int, t: int, important: TableState) -> Array:
+        """The importance of all rows of a table on a server."""
+        found = np.zeros(self._parts.parts[t].shard(server)[0].vocabulary_size, np.float32)
+        found[important.rows] = important.weights[:, 0]
+        return found
+
+
+def pruned_sections(remote: RemoteTables, t: int) -> SnapshotSections:
+    """What a pruned table had on a server beside its rows at the moment of the snapshot; of another table nothing."""
+    found = {
+        part.section: _read_part(remote, number)
+        for number, part in enumerate(remote.saved_parts)
+        if part.table == t and part.section
+    }
+    if not found:
+        return NO_SNAPSHOT_SECTIONS
+    gain, step, rounds = read_numbers(next(remote.read_history(t, NUMBER_WORDS)))
+    importance = found[IMPORTANCE]
+    history = PrunedHistory(importance.rows, importance.weights[:, 0], gain, step, rounds, found.get(LEFT))
+    return in_memory(history.sections())
+
+
+def _read_part(remote: RemoteTables, number: int) -> TableState:
+    """All rows of one of the parts of a snapshot."""
+    size, step = remote.rows_of(number), remote.rows_in(number, RANGE_BYTES)
+    found = [remote.read_snapshot(number, first, min(first + step, size)) for first in range(0, size, step)]
+    rows, weights, slots = (
+        np.concatenate([getattr(one, name) for one in found]) for name in ("rows", "weights", "slots")
+    )
+    return TableState(rows, weights, slots)

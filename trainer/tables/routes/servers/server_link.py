@@ -1,0 +1,91 @@
+"""The connection of an engine to one parameter server, as an interface: requests in order, answers in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from trainer.tables.routes.servers.frames import Header, Kind
+from trainer.wire.frames import Bytes
+from transforms.arrays import Array
+
+#: The longest answer of unknown length.
+MOST_ANSWER_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """A request of an engine.
+
+    Attributes:
+        kind: what it asks for.
+        body: its body in parts, which must not change before the answer has come.
+        space: where the body of the answer goes, which must be exactly as long; None: into new memory.
+        number, floor, flags: see :class:`~trainer.tables.routes.servers.frames.Header`.
+        answer_flags: those of an answer that goes to ``space``.
+        decode: is called once the answer is in ``space``; None: that is all.
+    """
+
+    kind: Kind
+    body: Sequence[Bytes] = ()
+    space: Sequence[Array] | None = None
+    number: int = 0
+    floor: int = 0
+    flags: int = 0
+    answer_flags: int = 0
+    decode: Callable[[], None] | None = None
+
+    @property
+    def header(self) -> Header:
+        """Its header."""
+        return Header(self.kind, sum(len(part) for part in self.body), self.number, self.floor, self.flags)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """The answer to a request; ``body``: what was received into new memory, else nothing."""
+
+    header: Header
+    body: Bytes = b""
+
+
+class ServerLink(Protocol):
+    """Requests are answered in order. One thread uses a link at a time.
+
+    A link whose connection fails connects again, sends what was not answered, and leaves out updates that the server has made.
+    """
+
+    def send(self, request: Request) -> None:
+        """Send a request, whose answer is taken by :meth:`receive`.
+
+        Raises :class:`~trainer.errors.ServerLost` if the server does not answer in time, or has lost its rows.
+        """
+
+    def receive(self) -> Answer:
+        """The answer to the oldest request that has none, decoded as the request says.
+
+        Raises :class:`~trainer.errors.ServerLost`, also for one that the server sends, and for its other errors
+        :class:`~trainer.wire.flight.error_documents.RemoteError` with the names of their kinds.
+        """
+
+    @property
+    def waiting(self) -> int:
+        """The requests whose answers have not been received."""
+
+    @property
+    def sent_bytes(self) -> int:
+        """The bytes that were sent, headers included."""
+
+    @property
+    def received_bytes(self) -> int:
+        """The bytes that were received, headers included."""
+
+    def close(self) -> None:
+        """End the connection."""
+
+
+#: Connect to a server; ``saves``: for snapshots, beside the connection for rows.
+Connect: TypeAlias = "Callable[[bool], ServerLink]"
+#: Connect to an embedding worker; the requests that the function returns restore what a worker without memory must have.
+ConnectWorker: TypeAlias = "Callable[[Callable[[], Sequence[Request]]], ServerLink]"

@@ -1,0 +1,140 @@
+"""The steps of the tower transform inside a tower: the shuffle of requests (b), the lookup (c), and the shuffle back (d).
+
+A worker of a tower has requests for several *units*: the bags of one source, or of all its sources joined. Rows of a table that is split by rows
+or columns are on several workers of the tower; they come to the worker with the bags, which combines them. So activations have the bits of the
+flat exchange for any plan. An owner adds the gradients of a row unit after unit, in the order of the workers whose events they are: with a unit
+for each source the order of the flat exchange, and so its bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainer.tables.routes.partitioned.request_kernels import put_rows
+from trainer.tables.routes.partitioned.requests import Requests
+from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
+from transforms.arrays import Array
+from transforms.errors import DataError
+
+#: Rows of parts that a worker has, and their numbers by part.
+Asked = tuple[Array, Array]
+#: By place of a worker of the tower, then by its unit.
+AskedByWorker = list[list[Asked]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitRows:
+    """What a worker has of one unit after step d.
+
+    Attributes:
+        requests: what it asked for.
+        weights: the rows, in the order of their slots.
+    """
+
+    requests: Requests
+    weights: Array
+
+
+class TowerRows(ShardedTables):
+    """One worker's part of its tower's tables. All workers of the tower make the same calls in the same order.
+
+    The exchange is that of the tower's workers; states and snapshots are those of :class:`ShardedTables`.
+    """
+
+    def shuffle_requests(self, units: Sequence[Requests]) -> AskedByWorker:
+        """Step b: ask the owners for the rows of all units; returns what each worker asks this one for."""
+        sent = []
+        for owner in range(self._exchange.hosts):
+            rows = [one.reads.rows[one.reads.of_owner(owner)] for one in units]
+            sent.append([_joined(rows), _joined([one.reads.counts[owner] for one in units])])
+        parts = len(self._parts.parts)
+        return [
+            split_asked(message, parts, f"worker {place}")
+            for place, message in enumerate(self._exchange.all_to_all(sent))
+        ]
+
+    def read(self, asked: AskedByWorker) -> list[list[Array]]:
+        """Step c: the rows that each worker asked this one for, by unit, float32."""
+        return [[self.store.read_rows(rows, counts) for rows, counts in units] for units in asked]
+
+    def shuffle_rows(self, units: Sequence[Requests], answers: Sequence[Sequence[Array]]) -> list[UnitRows]:
+        """Step d: give each worker its ``answers``; returns the rows of this worker's units. Raises :class:`DataError`."""
+        received = self._exchange.all_to_all([[_joined(one)] for one in answers])
+        found = [
+            UnitRows(one, np.empty(int((one.layout.vocabulary * one.layout.dims).sum()), np.float32)) for one in units
+        ]
+        for owner, message in enumerate(received):
+            sizes = [int((one.reads.counts[owner] * one.part_values.dims).sum()) for one in units]
+            floats = _floats(message, sum(sizes), owner)
+            for one, own in zip(found, np.split(floats, np.cumsum(sizes)[:-1]), strict=True):
+                reads = one.requests.reads
+                put_rows(
+                    reads.places[reads.of_owner(owner)], reads.counts[owner], one.requests.part_values, own, one.weights
+                )
+        return found
+
+    def combine(self, unit: UnitRows) -> Array:
+        """The activations of a unit's events, float32 [events, width]."""
+        return self._gathered.combine(unit.requests, unit.weights)
+
+    def update_units(
+        self, units: Sequence[UnitRows], gradients: Sequence[Array], asked: AskedByWorker, order: Sequence[tuple[int, int]]
+    ) -> Iterable[tuple[Array, Array]]:  # fmt: skip
+        """The way back of steps d, c and b: one update of each row that any worker of the tower has read.
+
+        Returns the offsets of each unit, and the distinct rows of each table.
+
+        Args:
+            gradients: of each unit's activations.
+            asked: what the workers asked this one for in the lookup.
+            order: pairs of a place and a unit, in the order in which gradients of a row are added.
+        """
+        sent: list[list[list[Array]]] = [[] for _ in range(self._exchange.hosts)]
+        for one, gradient in zip(units, gradients, strict=True):
+            requests, sums = one.requests, np.empty(len(one.weights), np.float32)
+            self._gathered.sum_gradients(requests, np.ascontiguousarray(gradient).reshape(-1), sums)
+            for to_owner, arrays in zip(sent, self._gradient_messages(requests, sums), strict=True):
+                to_owner.append(arrays)
+        received = self._exchange.all_to_all([_joined_arrays(one) for one in sent])
+        dims, parts = self._parts.layout.dims, len(self._parts.parts)
+        if self._parts.has_replicas:
+            asked = [split_asked(arrays[1:], parts, f"worker {place}") for place, arrays in enumerate(received)]
+        sums_of = []
+        for place, (of_worker, message) in enumerate(zip(asked, received, strict=True)):
+            sizes = [int((counts * dims).sum()) for _, counts in of_worker]
+            sums_of.append(np.split(_floats(message[:1], sum(sizes), place), np.cumsum(sizes)[:-1]))
+        self.store.update_rows(
+            [asked[place][unit] for place, unit in order], [sums_of[place][unit] for place, unit in order]
+        )
+        return [(one.requests.batch.offsets, one.requests.layout.vocabulary) for one in units]
+
+
+def split_asked(message: Sequence[Array], parts: int, where: str) -> list[Asked]:
+    """The requests of each unit in a message of rows and counts. Raises :class:`DataError` for arrays that do not fit together."""
+    if len(message) != 2 or any(one.dtype != np.int64 or one.ndim != 1 for one in message) or len(message[1]) % parts:
+        raise DataError("a request must be int64 rows and their numbers by part", where=where, value=f"{len(message)} arrays",
+                        allowed=f"2 arrays, the second with a multiple of {parts} numbers")  # fmt: skip
+    rows, counts = message[0], message[1].reshape(-1, parts)
+    ends = np.cumsum(counts.sum(axis=1))
+    if (counts < 0).any() or (int(ends[-1]) if len(ends) else 0) != len(rows):
+        raise DataError("a request must have as many rows as its numbers say", where=where, value=f"{len(rows)} rows")
+    return list(zip(np.split(rows, ends[:-1]), counts, strict=True)) if len(ends) else []
+
+
+def _joined(arrays: Sequence[Array]) -> Array:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _joined_arrays(units: Sequence[Sequence[Array]]) -> list[Array]:
+    """The arrays of one owner, each joined over the units."""
+    return [_joined(one) for one in zip(*units, strict=True)]
+
+
+def _floats(message: Sequence[Array], size: int, place: int) -> Array:
+    if len(message) != 1 or message[0].dtype != np.float32 or message[0].shape != (size,):
+        raise DataError("an answer must hold the rows that were asked for", where=f"worker {place}",
+                        value=", ".join(f"{one.dtype} {one.shape}" for one in message), allowed=f"float32 ({size},)")  # fmt: skip
+    return message[0]

@@ -1,0 +1,286 @@
+"""Embedding tables by the tower transform (Luo et al., MLSys 2024, section 3.1): the lookups and updates of one worker.
+
+A lookup has five steps: (a) the indices of a worker's events go to its peer in each tower; (b) requests are shuffled inside the tower; (c) the
+owners read rows; (d) rows are shuffled back and combined; (e) the combined bags go to the worker of the events. An update takes the same way
+back. Between hosts only combined bags move, and only between workers of equal rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trainer.errors import BadBatch, ConfigError, NonFiniteLoss
+from trainer.planning.plan import PartitionPlan
+from trainer.tables.batches import IdBatch
+from trainer.tables.engine import TablesSnapshot, TableState
+from trainer.tables.kernels.layout import feature_layout, table_layout
+from trainer.tables.kernels.threads import Team, available_threads
+from trainer.tables.routes.bag_tables import BagTables
+from trainer.tables.routes.partitioned.requests import RequestMaker
+from trainer.tables.routes.partitioned.table_parts import TableParts
+from trainer.tables.routes.towers.counted_exchange import TowerExchanges
+from trainer.tables.routes.towers.peer_messages import bags_of, join_events
+from trainer.tables.routes.towers.peer_steps import permute_indices, return_gradients, send_outputs
+from trainer.tables.routes.towers.placement import TowerPlacement, features_of_towers
+from trainer.tables.routes.towers.tower_module import TowerModule, sum_in_tower
+from trainer.tables.routes.towers.tower_rows import AskedByWorker, TowerRows, UnitRows, split_asked
+from trainer.tables.spec import FeatureSpec, tables_of
+from transforms.arrays import Array
+
+
+@dataclass(slots=True, eq=False)
+class _TowerBatch:
+    """A batch of one worker's events, and what its lookup leaves for its update.
+
+    Attributes:
+        batch: the batch.
+        units: the rows of this worker's units; None before the lookup.
+        events: of each source of this worker.
+        activations: of the units.
+        asked: what the workers of the tower have asked this one for.
+    """
+
+    batch: IdBatch
+    units: list[UnitRows] | None = None
+    events: list[int] = field(default_factory=list)
+    activations: list[Array] = field(default_factory=list)
+    asked: AskedByWorker = field(default_factory=list)
+
+
+class TowerTables(BagTables[_TowerBatch]):
+    """One worker's part of the tables of ``features``, in a tower. All workers make the same calls in the same order.
+
+    Args:
+        placement: the towers and their hosts.
+        rank: of this worker among all.
+        exchanges: with its peers, its tower, and all workers.
+        plans: of each tower, where its tables stand among its workers, by place; None: rows are spread cyclically.
+        module: compresses the outputs of this worker's tower; None: they stay as they are.
+        output_widths: of each tower, if modules compress them.
+        is_deterministic: gradients of a row are added in the order of the flat exchange, for its bits. Otherwise the bags of all sources
+            of a worker share their requests: fewer bytes inside hosts, and the bits of another order.
+        is_swapped: step c comes before b: owners are asked by the workers of the events, so step d is the only shuffle inside hosts.
+        threads: of this worker; 0 for one a processor.
+        held: batches between a lookup and its update, for which it keeps what both need.
+
+    Raises :class:`ConfigError` for features and towers that do not fit, for exchanges of other workers, and for a swapped lookup without an
+    exchange with all workers or without ``is_deterministic``.
+    """
+
+    def __init__(
+        self, features: Sequence[FeatureSpec], *, seed: int, placement: TowerPlacement, rank: int, exchanges: TowerExchanges,
+        plans: Sequence[PartitionPlan | None] = (), module: TowerModule | None = None, output_widths: Sequence[int] = (),
+        is_deterministic: bool = True, is_swapped: bool = False, threads: int = 0, held: int = 2,
+    ) -> None:  # fmt: skip
+        features, self._placement, self._exchanges = tuple(features), placement, exchanges
+        self._chosen = features_of_towers(features, placement.towers)
+        self._host = placement.host_of(rank)
+        self.tower = placement.tower_of(self._host)
+        self._check_exchanges(rank)
+        if is_swapped and (exchanges.world is None or not is_deterministic):
+            raise ConfigError("a swapped lookup must be deterministic, and have an exchange with all workers", where="is_swapped",
+                              value=f"is_deterministic {is_deterministic}, world {exchanges.world is not None}")  # fmt: skip
+        self._is_deterministic, self._is_swapped = is_deterministic, is_swapped
+        self._of_towers = [tuple(features[f] for f in chosen) for chosen in self._chosen]
+        plans = plans or [None] * len(placement.towers)
+        self._parts = [
+            TableParts(tables_of(of_tower), len(placement.group_of(t)), plan)
+            for t, (of_tower, plan) in enumerate(zip(self._of_towers, plans, strict=True))
+        ]
+        own = self._of_towers[self.tower]
+        self._bounds = tuple(one.table.vocabulary_size for one in own)
+        self.rows = TowerRows(
+            own, seed=seed, exchange=exchanges.group, parts=self._parts[self.tower], threads=threads, held=held
+        )
+        team = Team(threads or available_threads())
+        super().__init__(features, self.rows.tables, team, held=held, combined=own)
+        self._module = module
+        self._plain_widths = [sum(one.width for one in of_tower) for of_tower in self._of_towers]
+        self._widths = list(output_widths) or self._plain_widths
+        _check_widths(module, self._widths, self._plain_widths, self.tower)
+        self._output_columns = None if output_widths else _columns_of(features, self._chosen)
+        self._makers = self._request_makers(seed) if is_swapped else []
+
+    def _check_exchanges(self, rank: int) -> None:
+        place = self._placement
+        group = place.group_of(self.tower)
+        known = [
+            (self._exchanges.peers, self._host, place.hosts),
+            (self._exchanges.group, group.index(rank), len(group)),
+        ]
+        if self._exchanges.world is not None:
+            known.append((self._exchanges.world, rank, place.workers))
+        for exchange, expected, members in known:
+            if (exchange.rank, exchange.hosts) != (expected, members):
+                raise ConfigError("an exchange must be that of the worker", where=f"worker {rank}", value=f"rank {exchange.rank} of {exchange.hosts}",
+                                  allowed=f"rank {expected} of {members}")  # fmt: skip
+
+    def _request_makers(self, seed: int) -> list[RequestMaker]:
+        """Of each tower, what makes the requests that its worker for this host's events would make."""
+        makers = []
+        for t, (features, parts) in enumerate(zip(self._of_towers, self._parts, strict=True)):
+            of_features = feature_layout(features, parts.tables)
+            layout = table_layout(of_features, parts.tables, seed)
+            core = self._place_of_peer(t, self._exchanges.peers.rank)
+            makers.append(RequestMaker(features, of_features, layout, parts=parts, core=core, team=self.team))
+        return makers
+
+    def _place_of_peer(self, tower: int, host: int) -> int:
+        """The place of the worker of a tower that takes the bags of this worker's peer on ``host``."""
+        at = self._placement.tower_hosts[tower].index(self._placement.peer_host(tower, host))
+        return at * self._placement.host_workers + self._rank_on_host
+
+    @property
+    def _rank_on_host(self) -> int:
+        return self._exchanges.group.rank % self._placement.host_workers
+
+    @property
+    def width(self) -> int:
+        """Columns of the outputs: in the order of the features, or tower after tower if modules compress them."""
+        return sum(self._widths)
+
+    def prepare(self, batch: IdBatch) -> _TowerBatch:
+        """See :class:`BagTables`."""
+        return _TowerBatch(batch)
+
+    def begin(self, kept: _TowerBatch) -> Callable[[], Array]:
+        """See :class:`BagTables`: the outputs of this worker's events, float32 [batch.rows, width]."""
+        parts = [bags_of(kept.batch, chosen) for chosen in self._chosen]
+        bags = permute_indices(self._exchanges.peers, self._placement, parts, self._bounds)
+        kept.events = [one.rows for one in bags]
+        requests = [
+            self.rows.prepare(one).requests for one in (bags if self._is_deterministic else [join_events(bags)])
+        ]
+        kept.asked = self._ask_owners(parts) if self._is_swapped else self.rows.shuffle_requests(requests)
+        kept.units = self.rows.shuffle_rows(requests, self.rows.read(kept.asked))
+        kept.activations = self._by_source([self.rows.combine(one) for one in kept.units], kept.events)
+        outputs = (
+            kept.activations
+            if self._module is None
+            else np.split(self._module.outputs(np.concatenate(kept.activations)), _cuts(kept.events))
+        )
+        found = self._assembled(send_outputs(self._exchanges.peers, self._placement, outputs, self._widths))
+        return lambda: found
+
+    def update(self, kept: _TowerBatch, gradients: Array) -> Iterable[tuple[Array, Array]]:
+        """See :class:`BagTables`: the rows of all workers' batches, and the weights of this tower's module.
+
+        ``gradients``: of the loss over all workers' events. A module's gradients are summed inside the tower only. Raises :class:`BadBatch` for a
+        batch that was not looked up, before anything is exchanged.
+        """
+        if kept.units is None:
+            raise BadBatch("a batch must be looked up before its update", value=f"{kept.batch.rows} events", next_step="call lookup with this batch first")  # fmt: skip
+        by_tower = self._split(gradients.reshape(kept.batch.rows, self.width))
+        of_sources = return_gradients(self._exchanges.peers, self._placement, by_tower)
+        by_activations = self._module_gradients(kept, of_sources)
+        of_units = by_activations if self._is_deterministic else [np.concatenate(by_activations)]
+        return self.rows.update_units(kept.units, of_units, kept.asked, self._order())
+
+    def state(self) -> dict[str, TableState]:
+        """See :meth:`ShardedTables.state`: the rows of this worker."""
+        return self.rows.state()
+
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.tables.engine.SavedTables.section_names>`."""
+        return self.rows.section_names(t)
+
+    def load(self, state: Mapping[str, TableState]) -> None:
+        """See :class:`BagTables`."""
+        self.rows.load(state)
+
+    def begin_snapshot(self, *, most_bytes: int) -> TablesSnapshot:
+        """See :meth:`ShardedTables.begin_snapshot`."""
+        return self.rows.begin_snapshot(most_bytes=most_bytes)
+
+    def end_snapshot(self) -> None:
+        """See :meth:`ShardedTables.end_snapshot`."""
+        self.rows.end_snapshot()
+
+    def _module_gradients(self, kept: _TowerBatch, by_outputs: list[Array]) -> list[Array]:
+        if self._module is None:
+            return by_outputs
+        by_activations, by_weights = self._module.gradients(
+            np.concatenate(kept.activations), np.concatenate(by_outputs)
+        )
+        self._module.apply(sum_in_tower(self._exchanges.group, by_weights))
+        return np.split(by_activations, _cuts(kept.events))
+
+    def _ask_owners(self, parts: Sequence[IdBatch]) -> AskedByWorker:
+        """The swapped way of step b: the workers of the events ask the owners of all towers at once."""
+        assert self._exchanges.world is not None
+        sent: list[Sequence[Array]] = [()] * self._placement.workers
+        for t, (maker, part) in enumerate(zip(self._makers, parts, strict=True)):
+            reads = maker.make(part).reads
+            for owner, rank in enumerate(self._placement.group_of(t)):
+                sent[rank] = [reads.rows[reads.of_owner(owner)], reads.counts[owner]]
+        received = self._exchanges.world.all_to_all(sent)
+        parts_of_tower = len(self._parts[self.tower].parts)
+        return [
+            [split_asked(received[rank], parts_of_tower, f"worker {rank}")[0] for rank in self._sources_of_place(place)]
+            for place in range(self._exchanges.group.hosts)
+        ]
+
+    def _sources_of_place(self, place: int) -> list[int]:
+        """The ranks of the workers whose bags a worker of this tower takes, in the order of its units."""
+        host, w = divmod(place, self._placement.host_workers)
+        sources = self._placement.sources_of(self._placement.tower_hosts[self.tower][host])
+        return [source * self._placement.host_workers + w for source in sources]
+
+    def _order(self) -> list[tuple[int, int]]:
+        """The pairs of a place and a unit, by the rank of the worker whose events they are."""
+        places = range(self._exchanges.group.hosts)
+        if not self._is_deterministic:
+            return [(place, 0) for place in places]
+        ranks = [(rank, place, unit) for place in places for unit, rank in enumerate(self._sources_of_place(place))]
+        return [(place, unit) for _, place, unit in sorted(ranks)]
+
+    def _by_source(self, of_units: list[Array], events: Sequence[int]) -> list[Array]:
+        if self._is_deterministic:
+            return of_units
+        return np.split(of_units[0], _cuts(events))
+
+    def _assembled(self, by_tower: Sequence[Array]) -> Array:
+        """The outputs of all towers, in the order of columns."""
+        joined = np.concatenate(by_tower, axis=1)
+        if self._output_columns is None:
+            return joined
+        found = np.empty_like(joined)
+        found[:, np.concatenate(self._output_columns)] = joined
+        return found
+
+    def _split(self, gradients: Array) -> list[Array]:
+        """The gradients of each tower's outputs."""
+        if self._output_columns is None:
+            return np.split(gradients, np.cumsum(self._widths)[:-1], axis=1)
+        return [gradients[:, columns] for columns in self._output_columns]
+
+    def check_finite(self, gradients: Array) -> None:
+        """See :class:`BagTables`; with modules the outputs are not by feature."""
+        if self._output_columns is not None:
+            super().check_finite(gradients)
+        elif not np.isfinite(gradients).all():
+            at = int(np.flatnonzero(~np.isfinite(gradients))[0])
+            event, column = divmod(at, self.width)
+            raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", value=float(gradients[at]),
+                                where=f"output {column} of the towers, event {event} of the batch")  # fmt: skip
+
+
+def _cuts(events: Sequence[int]) -> Array:
+    """Where the events of each source but the first begin."""
+    return np.cumsum(events)[:-1]
+
+
+def _columns_of(features: Sequence[FeatureSpec], chosen: Sequence[Sequence[int]]) -> list[Array]:
+    """The columns of each tower's features in the activations."""
+    ends = np.cumsum([0, *(one.width for one in features)])
+    return [np.concatenate([np.arange(ends[f], ends[f + 1]) for f in of_tower]) for of_tower in chosen]
+
+
+def _check_widths(module: TowerModule | None, widths: Sequence[int], plain: Sequence[int], tower: int) -> None:
+    own = plain[tower] if module is None else module.width
+    if len(widths) != len(plain) or widths[tower] != own:
+        raise ConfigError("output_widths must be those of the towers' modules", where=f"tower {tower}", value=list(widths),
+                          allowed=f"{len(plain)} widths, {own} of tower {tower}")  # fmt: skip

@@ -1,0 +1,1 @@
+"""Samples of the ids of features, for plans and hot rows."""

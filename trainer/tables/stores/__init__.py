@@ -1,0 +1,1 @@
+"""Row stores: which rows of a table have memory, and their values."""

@@ -1,0 +1,1 @@
+"""The store of tables all of whose rows have memory."""

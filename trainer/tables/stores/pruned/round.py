@@ -1,0 +1,136 @@
+"""A round of pruning of one group: the rows that leave their places, and those that get one. On all threads; equal input gives equal rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from trainer.tables.kernels.threads import Team
+from trainer.tables.stores.pruned import selection
+from transforms.arrays import Array
+
+#: The rows of a piece of work.
+_PIECE_ROWS = 1 << 18
+#: The percentile of a table's importance by which it is divided.
+_PERCENTILE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """A table of a group: its importance by row, float32, and the addresses of its rows, int32; both are views of the engine's arrays."""
+
+    importance: Array
+    address: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableRound:
+    """What a round changes in one table: the rows that leave their places and those that get one, int64 and ascending."""
+
+    leaving: Array
+    coming: Array
+
+
+def percentile_of(importance: Array, team: Team) -> float:
+    """The 95th percentile of the importance of the rows that have any, within 1 %; 0 for none."""
+    counts = _count(importance.view(np.uint32), team)
+    total = int(counts.sum())
+    if not total:
+        return 0.0
+    upper = int(np.searchsorted(np.cumsum(counts), _PERCENTILE * total))
+    return float(
+        np.array([(upper << selection.LOWER_BITS) | (selection.UPPER_BINS >> 1)], np.uint32).view(np.float32)[0]
+    )
+
+
+def select_rows(tables: Sequence[TableRows], scales: Sequence[float], places: int, team: Team) -> list[TableRound]:
+    """Give the ``places`` of a group to its most important rows; of equal ones the first rows come first. Rows of no importance get none.
+
+    ``scales``: what the importance of each table is multiplied by.
+    """
+    bits = [_scaled(one.importance, scale, team).view(np.uint32) for one, scale in zip(tables, scales, strict=True)]
+    least, ties = _cut_off(bits, places, team)
+    found = []
+    for own, table in zip(bits, tables, strict=True):
+        pieces = _pieces(len(own))
+        equal = np.array(team_map(team, [partial(_count_equal, own[piece], least) for piece in pieces]), np.int64)
+        before = np.cumsum(equal) - equal
+        quotas = np.clip(ties - before, 0, equal).tolist()
+        ties -= min(ties, int(equal.sum()))
+        listed = team_map(team, [partial(_list_changes, own, table.address, piece, least, quota)
+                                 for piece, quota in zip(pieces, quotas, strict=True)])  # fmt: skip
+        found.append(TableRound(*(np.concatenate([one[k] for one in listed]) for k in range(2))))
+    return found
+
+
+def team_map(team: Team, works: Sequence[Any]) -> list[Any]:
+    """The results of works, which the threads of a team share out."""
+    results: list[Any] = [None] * len(works)
+
+    def run(first: int) -> None:
+        for k in range(first, len(works), team.threads):
+            results[k] = works[k]()
+
+    team.run([partial(run, first) for first in range(min(team.threads, len(works)))])
+    return results
+
+
+def _pieces(rows: int) -> list[slice]:
+    return [slice(first, min(first + _PIECE_ROWS, rows)) for first in range(0, rows, _PIECE_ROWS)]
+
+
+def _scaled(importance: Array, scale: float, team: Team) -> Array:
+    scaled = np.empty(len(importance), np.float32)
+    team_map(team, [partial(selection.scale_importance, piece.start, piece.stop, importance, scale, scaled)
+                    for piece in _pieces(len(importance))])  # fmt: skip
+    return scaled
+
+
+def _count(bits: Array, team: Team, upper: int | None = None) -> Array:
+    """The rows by their upper bits; or those with these upper bits by their lower ones."""
+
+    def count(piece: slice) -> Array:
+        counts = np.zeros(selection.UPPER_BINS, np.int64)
+        if upper is None:
+            selection.count_upper(piece.start, piece.stop, bits, counts)
+        else:
+            selection.count_lower(piece.start, piece.stop, bits, upper, counts)
+        return counts
+
+    found: Array = np.sum(
+        [
+            np.zeros(selection.UPPER_BINS, np.int64),
+            *team_map(team, [partial(count, piece) for piece in _pieces(len(bits))]),
+        ],
+        axis=0,
+    )
+    return found
+
+
+def _cut_off(bits: Sequence[Array], places: int, team: Team) -> tuple[int, int]:
+    """The bits of the least importance that gets a place, and how many rows of just this importance do."""
+    counts = np.sum([_count(own, team) for own in bits], axis=0)
+    above = np.cumsum(counts[::-1])[::-1]  # rows with these upper bits or higher ones
+    if above[0] <= places:
+        return 1, int(above[0])  # the smallest importance above none
+    upper = int(np.flatnonzero(above > places)[-1])
+    left = places - (int(above[upper + 1]) if upper + 1 < len(above) else 0)
+    lower_counts = np.sum([_count(own, team, upper) for own in bits], axis=0)
+    lower_above = np.cumsum(lower_counts[::-1])[::-1]
+    lower = int(np.flatnonzero(lower_above > left)[-1])
+    ties = left - (int(lower_above[lower + 1]) if lower + 1 < len(lower_above) else 0)
+    return (upper << selection.LOWER_BITS) | lower, ties
+
+
+def _count_equal(bits: Array, least: int) -> int:
+    return int(np.count_nonzero(bits == np.uint32(least)))
+
+
+def _list_changes(bits: Array, address: Array, piece: slice, least: int, ties: int) -> tuple[Array, Array]:
+    leaving, coming = np.empty((2, piece.stop - piece.start), np.int64)
+    left, came = selection.list_changes(piece.start, piece.stop, bits, least, ties, address, leaving, coming)
+    return leaving[:left].copy(), coming[:came].copy()

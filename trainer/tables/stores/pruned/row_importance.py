@@ -1,0 +1,182 @@
+"""The importance of all rows of pruned tables: where it is added up, how it decays, and what a sample says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from trainer.options.pruning import PruningOptions
+from trainer.planning.pruning_rounds import crossing_share, sample_rows
+from trainer.planning.row_groups import RowGroup
+from trainer.tables.kernels.importance import Importance
+from trainer.tables.kernels.threads import Team
+from trainer.tables.stores.pruned.addresses import Addresses
+from trainer.tables.stores.pruned.memory import PrunedMemory
+from trainer.tables.stores.pruned.round import percentile_of, team_map
+from trainer.tables.stores.pruned.selection import gather_importance
+from transforms.arrays import Array
+
+#: What an update may count for before the importance of all rows is divided by it.
+_MOST_GAIN = float(1 << 40)
+#: The rows of a table from which its percentile is estimated.
+_PERCENTILE_ROWS = 2048
+_GATHERED_ROWS = 1 << 18
+
+
+def scale_of(importance: Array, options: PruningOptions, team: Team) -> float:
+    """What the importance of a table is multiplied by before tables are compared."""
+    if not options.normalised:
+        return 1.0
+    high = percentile_of(importance, team)
+    return 1.0 / high if high else 0.0
+
+
+def chosen_of(importance: Array, options: PruningOptions, seed: int, step: int, t: int) -> Array:
+    """By what a round compares the rows of a table: their importance, or by the metric ``random`` a number for each row that has any."""
+    if options.metric != "random":
+        return importance
+    drawn = np.random.default_rng([seed, step, t]).random(len(importance), np.float32)
+    return np.where(importance > 0, drawn + np.float32(1e-6), np.float32(0.0)).astype(np.float32)
+
+
+class RowImportance:
+    """The importance of the rows of all tables: of a row with a place by its place, which an update has at hand.
+
+    Args:
+        addresses: of the rows.
+        row_base: where the places of each table's group begin.
+        places: of all groups, with their rows of zeros.
+        options: what makes a row important.
+        seed: of samples.
+        team: the threads.
+        memory: has the values.
+    """
+
+    def __init__(
+        self, addresses: Addresses, row_base: Array, places: int, options: PruningOptions, seed: int, team: Team, memory: PrunedMemory
+    ) -> None:  # fmt: skip
+        self._addresses, self._row_base = addresses, row_base
+        self._options, self._seed, self._team = options, seed, team
+        self._rows = memory.array("importance", int(addresses.first_row[-1]), np.float32)
+        self._places = memory.array("place_importance", places, np.float32)
+        self._gain = memory.array("gain", 1, np.float64)
+        self._of_rows, self._of_places = self._rows.values, self._places.values
+        if memory.is_fresh:
+            self.clear()
+
+    def clear(self) -> None:
+        """No row has any importance."""
+        self._of_rows[:], self._of_places[:], self.gain = 0.0, 0.0, 1.0
+
+    @property
+    def gain(self) -> float:
+        """What an update counts for now; it grows in place of all values becoming smaller."""
+        return float(self._gain.values[0])
+
+    @gain.setter
+    def gain(self, gain: float) -> None:
+        self._gain.keep_all()
+        self._gain.values[0] = gain
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all values."""
+        return int(self._of_rows.nbytes + self._of_places.nbytes)
+
+    def keep(self, places: Array, rows: Array) -> None:
+        """Before the importance of places, of all groups, and of rows, of all tables, changes."""
+        self._places.keep(places, 1)
+        self._rows.keep(rows, 1)
+
+    def noted(self) -> Importance:
+        """Where an update adds to the importance of rows without a place, and by what metric."""
+        return Importance(self._of_rows, self._factors())
+
+    def noted_places(self) -> Importance:
+        """As :meth:`noted`, for rows by their places."""
+        return Importance(self._of_places, self._factors())
+
+    def _factors(self) -> Array:
+        metric = self._options.metric
+        return np.array([self.gain, "frequency" in metric, "gradient" in metric], np.float32)
+
+    def decay(self) -> None:
+        """Multiply the importance of all rows by the option ``decay``."""
+        gain = self.gain / self._options.decay
+        if gain > _MOST_GAIN:
+            for one in (self._places, self._rows):
+                one.keep_all()
+                one.values[:] *= np.float32(1 / gain)
+            gain = 1.0
+        self.gain = gain
+
+    def carry(self, t: int, rows: Array, places: Array) -> None:
+        """Rows of a table have got these places: their importance comes along."""
+        of_places, of_rows = int(self._row_base[t]) + places, int(self._addresses.first_row[t]) + rows
+        self.keep(of_places, of_rows)
+        self._of_places[of_places] = self._of_rows[of_rows]
+
+    def gather(self, tables: Sequence[int] | None = None) -> None:
+        """Bring :meth:`of_table` of some tables up to date; None: of all.
+
+        The importance of placed rows is written beside that of the others. It is not undone: until a row leaves its place, nothing reads it there,
+        and that of a row that an undone change has placed was kept when it got its place.
+        """
+        addresses, works = self._addresses, []
+        for t in range(len(self._row_base)) if tables is None else tables:
+            base = int(self._row_base[t])
+            for first in range(int(addresses.first_row[t]), int(addresses.first_row[t + 1]), _GATHERED_ROWS):
+                stop = min(first + _GATHERED_ROWS, int(addresses.first_row[t + 1]))
+                works.append(
+                    partial(gather_importance, first, stop, addresses.address, base, self._of_places, self._of_rows)
+                )
+        team_map(self._team, works)
+
+    def of_table(self, t: int) -> Array:
+        """The importance of a table's rows, as of the last :meth:`gather`."""
+        found: Array = self._of_rows[int(self._addresses.first_row[t]) : int(self._addresses.first_row[t + 1])]
+        return found
+
+    def of(self, t: int, rows: Array) -> tuple[Array, Array]:
+        """The importance of rows of a table now, and whether they have places."""
+        places = self._addresses.of_table(t)[rows]
+        is_kept = places >= 0
+        found = self.of_table(t)[rows]
+        found[is_kept] = self._of_places[int(self._row_base[t]) + places[is_kept]]
+        return found, is_kept
+
+    def chosen(self, t: int, step: int) -> Array:
+        """See :func:`chosen_of`."""
+        return chosen_of(self.of_table(t), self._options, self._seed, step, t)
+
+    def scale(self, importance: Array) -> float:
+        """See :func:`scale_of`."""
+        return scale_of(importance, self._options, self._team)
+
+    def crossing(self, group: RowGroup, draw: np.random.Generator) -> float:
+        """The share of a group's rows that have crossed its cut-off, by a sample."""
+        sizes = np.array([len(self._addresses.of_table(t)) for t in group.tables], np.int64)
+        total = int(sizes.sum())
+        if group.rows >= total:
+            return 0.0
+        sampled = np.sort(draw.integers(0, total, sample_rows(self._options.deviation)))
+        ends = np.cumsum(sizes)
+        importance, is_kept = np.empty(len(sampled), np.float32), np.empty(len(sampled), bool)
+        for k, t in enumerate(group.tables):
+            own = slice(*np.searchsorted(sampled, [ends[k] - sizes[k], ends[k]]).tolist())
+            scale = self._sampled_scale(t, draw)
+            importance[own], is_kept[own] = self.of(t, sampled[own] - (ends[k] - sizes[k]))
+            importance[own] *= scale
+        return crossing_share(importance, is_kept, group.rows / total)
+
+    def _sampled_scale(self, t: int, draw: np.random.Generator) -> float:
+        """As :meth:`scale`, from a sample of the table's rows."""
+        if not self._options.normalised:
+            return 1.0
+        rows = len(self._addresses.of_table(t))
+        chosen = np.arange(rows) if rows <= _PERCENTILE_ROWS else draw.integers(0, rows, _PERCENTILE_ROWS)
+        values, _ = self.of(t, chosen)
+        values = values[values > 0]
+        return 1.0 / float(np.quantile(values, 0.95)) if len(values) else 0.0

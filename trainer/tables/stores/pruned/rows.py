@@ -1,0 +1,307 @@
+"""Which rows of pruned tables have places, how important all rows are, and when places change hands.
+
+A row has a place among the rows that its group of tables shares, or is read as zeros. All rows that are looked up become more important, those without a
+place, too, by lookups times the norm of their gradient. Now and then a round gives the places to the most important rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from trainer.errors import BadBatch, ConfigError, DamagedMemory
+from trainer.options.pruning import PruningOptions
+from trainer.planning.pruning_rounds import kept_rows
+from trainer.planning.row_groups import RowGroup, SharingTable, row_groups
+from trainer.tables.engine import TableState, in_memory
+from trainer.tables.kernels.layout import FeatureLayout, TableOrigin
+from trainer.tables.kernels.memory import TableMemory
+from trainer.tables.kernels.table_bytes import does_not_fit, machine_bytes
+from trainer.tables.kernels.threads import Team
+from trainer.tables.kernels.undo_log import UndoLog
+from trainer.tables.spec import TableSpec
+from trainer.tables.stores.dense.placed_snapshot import PlacedSnapshot
+from trainer.tables.stores.pruned.addresses import Addresses
+from trainer.tables.stores.pruned.counts import PruningCounts
+from trainer.tables.stores.pruned.group_rows import GroupRows
+from trainer.tables.stores.pruned.history import LEFT, SECTIONS, PrunedHistory, read_histories
+from trainer.tables.stores.pruned.memory import PrunedMemory
+from trainer.tables.stores.pruned.round import TableRound, TableRows, select_rows
+from trainer.tables.stores.pruned.row_importance import RowImportance
+from trainer.tables.stores.pruned.row_starts import RowStarts
+from trainer.tables.stores.pruned.saved_rows import most_important
+from transforms.arrays import Array
+
+_STEP, _ROUNDS = range(2)
+
+
+def groups_of(tables: Sequence[TableSpec], options: PruningOptions) -> tuple[RowGroup, ...]:
+    """The groups of tables. Raises :class:`ConfigError` for groups and budgets that do not fit."""
+    sharing = [SharingTable(one.name, one.vocabulary_size, one.dim, one.optimizer) for one in tables]
+    return row_groups(sharing, options.budget, options.groups)
+
+
+class PrunedRows:
+    """The rows of ``tables``, of which the most important ones have values.
+
+    Args:
+        tables: the tables.
+        of_features: of the features of batches.
+        options: how rows are chosen.
+        seed: what initial weights and samples are drawn from.
+        team: the threads.
+        groups: of the tables that share rows; None: those by the options.
+        origins: of each table, the part of a whole table that it is; None for whole tables.
+        memory: has the rows; None: memory of this process.
+        undo_log: of the same memory: an update that a killed process has begun is undone.
+
+    Attributes:
+        tables, options, seed, team, groups: as given.
+        addresses: the places of rows.
+        places: their values.
+        importance: of all rows.
+        counts: what pruning has done in this process.
+
+    Raises :class:`ConfigError` for tables with quantized rows, and for groups and budgets that do not fit; :class:`DamagedMemory` for a memory
+    with other bytes than were written.
+    """
+
+    def __init__(
+        self, tables: Sequence[TableSpec], of_features: FeatureLayout, options: PruningOptions, *, seed: int, team: Team,
+        groups: Sequence[RowGroup] | None = None, origins: Sequence[TableOrigin] | None = None,
+        memory: TableMemory | None = None, undo_log: UndoLog | None = None,
+    ) -> None:  # fmt: skip
+        self.tables, self.options, self.seed, self.team = tuple(tables), options, seed, team
+        for table in self.tables:
+            if table.quantization is not None:
+                raise ConfigError("a pruned table must have rows that are not quantized", where=f"table {table.name}", value="a quantization",
+                                  allowed="none")  # fmt: skip
+        self.groups = tuple(groups or groups_of(self.tables, options))
+        self._group_sizes = [sum(self.tables[t].vocabulary_size for t in group.tables) for group in self.groups]
+        self.memory = PrunedMemory(memory, undo_log)
+        try:
+            self.addresses = Addresses([one.vocabulary_size for one in self.tables], self.groups, self.memory)
+            self.places = GroupRows(self.tables, of_features, self.groups, self.addresses, seed, self.memory)
+            row_base = self.places.layout.row_base
+            self.importance = RowImportance(
+                self.addresses, row_base, self.places.places, options, seed, team, self.memory
+            )
+            left = self.memory if options.reset == "restored" else None
+            self.starts = RowStarts(self.tables, of_features, seed, origins, left)
+            self._numbers = self.memory.array("pruning_numbers", 2, np.int64)
+        except MemoryError as error:
+            raise does_not_fit(self.tables, machine_bytes()) from error
+        self.counts = PruningCounts()
+        self.memory.attach(self.places.values)
+        self._check()
+
+    def _check(self) -> None:
+        """Raise :class:`DamagedMemory` for places and numbers that this class has not written."""
+        numbers = self.importance.gain, self.step, self.rounds
+        if not (1.0 <= numbers[0] < float("inf") and min(numbers[1:]) >= 0 and self.addresses.are_whole()):
+            raise DamagedMemory("the places of pruned tables in shared memory must be those that were written", value=numbers,
+                                next_step="remove the folder of the memory, and restore the tables from a commit")  # fmt: skip
+
+    @property
+    def step(self) -> int:
+        """The updates since all rows were of no importance."""
+        return int(self._numbers.values[_STEP])
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of pruning since then."""
+        return int(self._numbers.values[_ROUNDS])
+
+    def _set_number(self, number: int, value: int) -> None:
+        self._numbers.keep_all()
+        self._numbers.values[number] = value
+
+    def clear(self) -> None:
+        """Give no row a place, and all of them no importance."""
+        self.places.allocate(is_fresh=True)
+        self.memory.attach(self.places.values)
+        self.addresses.clear()
+        self.starts.clear()
+        self.importance.clear()
+        self._numbers.values[:] = 0
+        self.counts = PruningCounts()
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of values, addresses and importance."""
+        return self.places.nbytes + self.overhead_bytes
+
+    @property
+    def overhead_bytes(self) -> int:
+        """The bytes of addresses and importance."""
+        return self.addresses.nbytes + self.importance.nbytes
+
+    def place_rows(self, t: int, rows: Array) -> None:
+        """Give rows of a table that have none free places, with their initial values. There must be enough."""
+        self._assign(t, rows, self.addresses.place(t, rows))
+        self.addresses.version += 1
+
+    def place_new(self, t: int, ids: Array) -> None:
+        """Give free places to the first distinct ``ids`` of a table that have none, as far as there are some."""
+        rows, places = self.addresses.place_new(t, ids)
+        if len(rows):
+            self._assign(t, rows, places)
+
+    def _assign(self, t: int, rows: Array, places: Array) -> None:
+        """Give rows of a table their initial values at these places; their importance comes along."""
+        self.places.write(t, places, self.starts.initial(t, rows))
+        self.importance.carry(t, rows, places)
+
+    def end_step(self) -> None:
+        """An update has been made. Then a round may begin."""
+        options = self.options
+        self._set_number(_STEP, self.step + 1)
+        if self.step % options.decay_steps == 0:
+            self.importance.decay()
+        if options.round_steps:
+            if self.step % options.round_steps == 0:
+                self.prune()
+        elif self.step % options.check_steps == 0 and self._should_prune():
+            self.prune()
+
+    def _should_prune(self) -> bool:
+        """Whether enough rows of a group have crossed its cut-off, by a sample."""
+        began = time.perf_counter()
+        draw = np.random.default_rng([self.seed, self.step])
+        found = any(
+            self.importance.crossing(group, draw) > self.options.crossing_share for group in self._full_groups()
+        )
+        self.counts.check_secs += time.perf_counter() - began
+        return found
+
+    def _full_groups(self) -> list[RowGroup]:
+        """The groups without free places for further rows: in others a row gets one when it is looked up."""
+        free = self.addresses.free_rows.tolist()
+        return [group for g, group in enumerate(self.groups) if not free[g] and group.rows < self._group_sizes[g]]
+
+    def importance_of_rows(self, t: int) -> Array:
+        """A copy of the importance of all rows of a table."""
+        return self.importance.of(t, np.arange(self.tables[t].vocabulary_size))[0]
+
+    def set_importance(self, t: int, importance: Array) -> None:
+        """Replace the importance of all rows of a table, float32."""
+        self.importance.of_table(t)[:] = importance
+        self.importance.carry(t, *self.addresses.placed(t))
+
+    def prune(self) -> None:
+        """Give the places of all full groups to their most important rows, but those that the option ``spare_share`` leaves free."""
+        began = time.perf_counter()
+        self.importance.gather()
+        for group in self._full_groups():
+            tables = [TableRows(self.importance.chosen(t, self.step), self.addresses.of_table(t)) for t in group.tables]
+            scales = [self.importance.scale(one.importance) for one in tables]
+            self._move(group, select_rows(tables, scales, kept_rows(group, self.options.spare_share), self.team))
+        self._set_number(_ROUNDS, self.rounds + 1)
+        self.counts.round_secs += time.perf_counter() - began
+
+    def _move(self, group: RowGroup, changes: Sequence[TableRound]) -> None:
+        """Take the places of leaving rows, and give those of coming ones their values."""
+        addresses, starts = self.addresses, self.starts
+        for t, change in zip(group.tables, changes, strict=True):
+            if self.starts.keeps and len(change.leaving):
+                places = addresses.of_table(t)[change.leaving].astype(np.int64)
+                starts.keep(t, self.places.read(t, change.leaving, places))
+            addresses.release(t, change.leaving)
+        for t, change in zip(group.tables, changes, strict=True):
+            places = addresses.place(t, change.coming)
+            if (values := starts.after_round(t, change.coming, self.options.reset)) is not None:
+                self.places.write(t, places, values)
+            self.importance.carry(t, change.coming, places)
+            self.counts.moved_rows += len(places)
+
+    def weights_of(self, table: str, rows: Array) -> Array:
+        """Current weights, float32 [len(rows), dim]; zeros of a row without a place. For inspection and tests."""
+        t = [one.name for one in self.tables].index(table)
+        places = self.addresses.of_table(t)[np.asarray(rows, np.int64)].astype(np.int64)
+        places[places < 0] = int(self.addresses.zero_row[t])
+        return self.places.read(t, places, places).weights
+
+    def state(self) -> dict[str, TableState]:
+        """A copy of all rows with a place, and the importance of all rows, by table name."""
+        return {table.name: self.table_state(t) for t, table in enumerate(self.tables)}
+
+    def table_state(self, t: int) -> TableState:
+        """As :meth:`state`, of the table at this position."""
+        self.importance.gather([t])
+        return replace(self.places.read(t, *self.addresses.placed(t)), sections=self._history(t).sections())
+
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.tables.engine.SavedTables.section_names>`."""
+        return SECTIONS
+
+    def histories(self) -> dict[str, PrunedHistory]:
+        """The importance of all rows now, by table name."""
+        self.importance.gather()
+        return {table.name: self._history(t) for t, table in enumerate(self.tables)}
+
+    def _history(self, t: int) -> PrunedHistory:
+        own = self.importance.of_table(t)
+        rows = np.flatnonzero(own)
+        left = self.starts.kept(t) if self.starts.keeps else None
+        return PrunedHistory(rows, own[rows], self.importance.gain, self.step, self.rounds, left)
+
+    def load(self, state: Mapping[str, TableState]) -> None:
+        """Replace all rows by those of a checked state; in tables without sections all rows are of no importance.
+
+        Of a state with more rows than a group has places, the most important ones stay.
+        """
+        histories = read_histories(self.tables, state)
+        self.clear()
+        for t, history in histories.items():
+            self.load_importance(t, history)
+        found: dict[int, tuple[Array, TableState]] = {}
+        for group in self.groups:
+            own = [state[self.tables[t].name] for t in group.tables]
+            chosen = [self.importance.chosen(t, self.step) for t in group.tables]
+            scales = [self.importance.scale(one) for one in chosen]
+            importance = [self.importance.of_table(t)[one.rows] for t, one in zip(group.tables, own, strict=True)]
+            for t, kept in zip(group.tables, most_important(own, importance, scales, group.rows), strict=True):
+                found[t] = self.addresses.place(t, kept.rows), kept
+        self.places.load([found[t] for t in range(len(self.tables))])
+        self.end_load()
+
+    def load_importance(self, t: int, history: PrunedHistory) -> None:
+        """Take the importance of a table's rows, after :meth:`clear`."""
+        self.load_numbers(history.gain, history.step, history.rounds)
+        for name, rows in history.sections().by_rows.items():
+            self.load_section(t, name, rows)
+
+    def load_section(self, t: int, name: str, rows: TableState) -> None:
+        """Take rows of a section of a table's state. Raises :class:`BadBatch` for a row of no importance."""
+        if name == LEFT:
+            self.starts.keep(t, rows)
+            return
+        importance = rows.weights[:, 0]
+        if not (importance > 0).all():
+            raise BadBatch(
+                "the importance of a row must be above 0", where=f"table {self.tables[t].name}", value=importance.min()
+            )
+        self.importance.of_table(t)[rows.rows] = importance
+
+    def load_numbers(self, gain: float, step: int, rounds: int) -> None:
+        """Take the numbers of all tables."""
+        self.importance.gain = gain
+        self._set_number(_STEP, step)
+        # Parts of a model that had engines of their own had rounds of their own.
+        self._set_number(_ROUNDS, max(self.rounds, rounds))
+
+    def end_load(self) -> None:
+        """All rows, and the importance of all, are loaded."""
+        for t in range(len(self.tables)):
+            self.importance.carry(t, *self.addresses.placed(t))
+
+    def begin_snapshot(self, *, most_bytes: int) -> PlacedSnapshot:
+        """See :meth:`CpuEngine.begin_snapshot <trainer.tables.routes.cpu_engine.CpuEngine.begin_snapshot>`."""
+        return self.places.begin_snapshot(most_bytes, [in_memory(one.sections()) for one in self.histories().values()])
+
+    def end_snapshot(self) -> None:
+        """Close the snapshot, if there is one."""
+        self.places.end_snapshot()

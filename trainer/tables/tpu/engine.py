@@ -1,0 +1,245 @@
+"""The common part of the engines on TPUs: inputs, activations, learning rates and table states.
+
+An engine is made in the scope of a ``TPUStrategy``. :meth:`TpuEngine.lookup` and :meth:`TpuEngine.apply_gradients` are called inside
+``strategy.run``, while a training step is traced; the rest between steps.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from trainer.errors import BadBatch, ConfigError
+from trainer.tables.batch_checks import check_batch
+from trainer.tables.batches import IdBatch
+from trainer.tables.engine import TableState
+from trainer.tables.feature_counts import BatchCounter, FeatureCounts
+from trainer.tables.spec import FeatureSpec, TableSpec, tables_of
+from trainer.tables.state_checks import check_states
+from trainer.tables.tensorflow_settings import table_to_tensorflow
+from trainer.tables.tpu.host_inputs import bags_of, distinct_rows, replica_inputs
+from trainer.tables.tpu.learning_rates import LearningRates
+from trainer.tables.tpu.placement import Placement, WholeTable
+from trainer.tables.tpu.table_snapshot import CopiedTables
+from trainer.tables.tpu.table_states import PARAMETERS, StackArrays, initial_arrays, read_state, write_state
+from transforms.arrays import Array
+
+Places = Mapping[str, Placement | WholeTable]
+
+
+class TpuEngine(ABC):
+    """Lookups and updates over the tables of ``features`` under the current ``TPUStrategy``.
+
+    Attributes:
+        features: in the order of batches and activations.
+        tables: in order of first use.
+        seed: of the initial values.
+        events: of a replica in each step.
+        is_pipelined: whether the lookup of a step runs beside the dense part of the step before.
+    """
+
+    def __init__(self, features: Sequence[FeatureSpec], *, seed: int, events_per_replica: int, pipelined: bool) -> None:
+        import tensorflow as tf
+
+        self.features = tuple(features)
+        self.tables = tables_of(features)
+        self.seed = seed
+        self.events = events_per_replica
+        self.is_pipelined = pipelined
+        self.strategy = tf.distribute.get_strategy()
+        if not isinstance(self.strategy, tf.distribute.TPUStrategy):
+            raise ConfigError("a TPU engine must be made in the scope of a TPUStrategy", value=type(self.strategy).__name__,
+                              next_step="with strategy.scope(): …")  # fmt: skip
+        self._rates = LearningRates(self.tables)
+        self._snapshot: CopiedTables | None = None
+        self._counter = self._new_counter()
+
+    def _new_counter(self) -> BatchCounter:
+        return BatchCounter(self.features, np.array([self.tables.index(feature.table) for feature in self.features]))
+
+    @property
+    def staleness(self) -> int:
+        """Steps between the weights that a lookup reads and those that a serial program would read."""
+        return int(self.is_pipelined)
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model in the slice."""
+        return int(self.strategy.num_replicas_in_sync)
+
+    @property
+    def columns(self) -> dict[str, slice]:
+        """Feature name to its columns in the activations."""
+        ends = np.cumsum([feature.width for feature in self.features]).tolist()
+        return {feature.name: slice(end - feature.width, end) for feature, end in zip(self.features, ends, strict=True)}
+
+    @property
+    def width(self) -> int:
+        """Columns of the activations."""
+        return sum(feature.width for feature in self.features)
+
+    def inputs(self, batch: IdBatch) -> list[Any]:
+        """The inputs of :meth:`lookup` for each replica, on the host.
+
+        Raises :class:`BadBatch` for a batch of other than ``events`` events a replica, or that does not fit the tables.
+        """
+        check_batch(batch, self.features)
+        if batch.rows != self.events * self.replicas:
+            raise BadBatch("a batch must have the events of a step of all replicas", value=batch.rows,
+                           allowed=f"{self.events} for each of {self.replicas} replicas")  # fmt: skip
+        return [self._replica_inputs(batch, replica) for replica in range(self.replicas)]
+
+    def _replica_inputs(self, batch: IdBatch, replica: int) -> Any:
+        import tensorflow as tf
+
+        made = []
+        for one in replica_inputs(batch, self.features, replica, self.events):
+            splits = tf.constant(one.splits)
+            ids = tf.RaggedTensor.from_row_splits(
+                tf.constant(one.ids.astype(np.int64, copy=False)), splits, validate=False
+            )
+            made.append((ids, ids.with_values(tf.constant(one.gains))))
+        return tuple(ids for ids, _ in made), tuple(gains for _, gains in made)
+
+    @property
+    def input_signature(self) -> Any:
+        """The types of the inputs of one replica."""
+        import tensorflow as tf
+
+        def ragged(dtype: Any) -> tuple[Any, ...]:
+            shapes = [[bags_of(feature, self.events), None] for feature in self.features]
+            return tuple(tf.RaggedTensorSpec(shape, dtype, row_splits_dtype=tf.int64) for shape in shapes)
+
+        return ragged(tf.int64), ragged(tf.float32)
+
+    @abstractmethod
+    def lookup(self, inputs: Any, *, training: bool = True) -> tuple[Any, Any]:
+        """Activations, [events, width], and what :meth:`apply_gradients` of the same step needs. Inside ``strategy.run``.
+
+        ``training``: whether :meth:`apply_gradients` follows in the same step.
+        """
+
+    @abstractmethod
+    def apply_gradients(self, gradients: Any, kept: Any) -> None:
+        """One optimizer update for each distinct row of the step, by gradients [events, width]. Inside ``strategy.run``."""
+
+    def update_learning_rates(self) -> None:
+        """Give the next step the current value of learning rates that are functions."""
+        self._rates.update()
+
+    def state(self) -> dict[str, TableState]:
+        """All rows that differ from their initial values, by table name; as the ``cpu`` engine's."""
+        places = self.places()
+        states = {}
+        for tables in self.stacks():
+            arrays = self._read_arrays(places[tables[0].name].stack)
+            states.update({one.name: read_state(one, places[one.name], arrays, self.seed) for one in tables})
+        return {table.name: states[table.name] for table in self.tables}
+
+    def section_names(self, t: int) -> tuple[str, ...]:
+        """See :meth:`SavedTables.section_names <trainer.tables.engine.SavedTables.section_names>`: none."""
+        return ()
+
+    def load_state(self, state: Mapping[str, TableState]) -> None:
+        """Restore the state of any engine, slice or stacking. Raises :class:`TornCheckpoint` if it does not fit."""
+        check_states(self.tables, state)
+        self._write_tables(state)
+        self._counter = self._new_counter()
+
+    def count_step(self, batch: IdBatch) -> None:
+        """Add a (checked) batch that was trained to :meth:`statistics`."""
+        self._counter.add(batch.offsets, distinct_rows(batch, self.features, self.tables))
+
+    def statistics(self) -> dict[str, FeatureCounts]:
+        """The counts of each feature over the batches of :meth:`count_step` since the engine was made or loaded, by name."""
+        return self._counter.by_feature()
+
+    def begin_snapshot(self, *, most_bytes: int) -> CopiedTables:
+        """See :meth:`~trainer.tables.engine.EmbeddingEngine.begin_snapshot`: a copy, so that ``most_bytes`` bounds nothing."""
+        self._snapshot = CopiedTables(self.state())
+        return self._snapshot
+
+    def end_snapshot(self) -> None:
+        """Release the copy, if there is one."""
+        if self._snapshot is not None:
+            self._snapshot.close()
+            self._snapshot = None
+
+    def _write_tables(self, state: Mapping[str, TableState]) -> None:
+        places = self.places()
+        for tables in self.stacks():
+            arrays = initial_arrays(tables, places, self.seed)
+            for table in tables:
+                if table.name in state:
+                    write_state(table, places[table.name], arrays, state[table.name])
+            self._write_arrays(places[tables[0].name].stack, arrays)
+
+    def weights_of(self, table: str, rows: Array) -> Array:
+        """Current weights, float32 [len(rows), dim]. For inspection and tests."""
+        places = self.places()
+        if table not in places:
+            raise ConfigError("an embedding table must be one of the engine's", value=table, allowed=", ".join(places))
+        place = places[table]
+        rows = np.asarray(rows, np.int64)
+        if len(rows) and not 0 <= rows.min() <= rows.max() < place.rows:
+            raise BadBatch("a row must lie in its table", where=f"table {table}", value=rows[[rows.argmin(), rows.argmax()]].tolist(),
+                           allowed=f"[0, {place.rows})")  # fmt: skip
+        return place.read(self._read_arrays(place.stack)[PARAMETERS], rows)
+
+    @abstractmethod
+    def places(self) -> Places:
+        """The place of each table, by name."""
+
+    @abstractmethod
+    def _read_arrays(self, stack: str) -> StackArrays:
+        """A copy of the values of a stack on the TPUs."""
+
+    @abstractmethod
+    def _write_arrays(self, stack: str, arrays: StackArrays) -> None:
+        """Set the values of a stack on the TPUs."""
+
+    def stacks(self) -> Iterator[list[TableSpec]]:
+        """The tables of each stack."""
+        places = self.places()
+        for stack in dict.fromkeys(place.stack for place in places.values()):
+            yield [table for table in self.tables if places[table.name].stack == stack]
+
+    def _feature_configs(self) -> tuple[Any, ...]:
+        """The features as TensorFlow takes them: see :mod:`trainer.tables.tpu.host_inputs` for combiners and sequences.
+
+        The initial values are zeros here; :meth:`_write_tables` sets them.
+        """
+        import tensorflow as tf
+
+        configs = {}
+        for table in self.tables:
+            traced = replace(table, combiner="sum", optimizer=self._rates.traced(table.optimizer))
+            configs[table.name] = table_to_tensorflow(traced)
+            configs[table.name].initializer = tf.zeros_initializer()
+        return tuple(
+            tf.tpu.experimental.embedding.FeatureConfig(
+                configs[feature.table.name], output_shape=[bags_of(feature, self.events)], name=feature.name
+            )
+            for feature in self.features
+        )
+
+    def joined(self, activations: Sequence[Any]) -> Any:
+        """[events, width] from the activations of each feature."""
+        import tensorflow as tf
+
+        shapes = [[self.events, feature.width] for feature in self.features]
+        return tf.concat([tf.reshape(one, shape) for one, shape in zip(activations, shapes, strict=True)], axis=1)
+
+    def _split(self, gradients: Any) -> tuple[Any, ...]:
+        """The gradients of each feature, [bags, dim], from [events, width]."""
+        import tensorflow as tf
+
+        parts = tf.split(gradients, [feature.width for feature in self.features], axis=1)
+        return tuple(
+            tf.reshape(part, [bags_of(feature, self.events), feature.table.dim])
+            for part, feature in zip(parts, self.features, strict=True)
+        )

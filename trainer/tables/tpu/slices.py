@@ -1,0 +1,65 @@
+"""The devices of a TPU slice, as an interface: the engine that fits them, and the programs that run on them.
+
+Programs take whole batches, of which each replica gets its own events. :class:`~trainer.tables.tpu.connected_slice.ConnectedSlice` has
+the devices that TensorFlow is connected to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from trainer.tables.batches import IdBatch
+from trainer.tables.sparse_core import SparseCoreSettings
+from trainer.tables.spec import FeatureSpec
+from trainer.tables.tpu.engine import TpuEngine
+from transforms.arrays import Array
+
+#: From activations, [events, width], and the other tensors of a replica's step to the gradients of the activations.
+DenseStep = Callable[..., Any]
+#: A batch of ids with its other arrays, which have all events of the batch in their first dimension.
+StepInputs = tuple[IdBatch, tuple[Array, ...]]
+
+
+class TpuSlice(Protocol):
+    """The devices of a slice. All of its programs of an engine come from the slice that made the engine."""
+
+    @property
+    def strategy(self) -> Any:
+        """The ``TPUStrategy`` of the slice."""
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model, one a device."""
+
+    @property
+    def sparse_cores(self) -> int:
+        """SparseCores of a device; 0 for the embedding hardware of v2 to v4."""
+
+    def make_engine(
+        self,
+        features: Sequence[FeatureSpec],
+        *,
+        seed: int,
+        events_per_replica: int,
+        pipelined: bool,
+        settings: SparseCoreSettings | None = None,
+    ) -> TpuEngine:
+        """The built engine that fits the generation of the slice, with initial values.
+
+        ``settings``: of SparseCore, in place of those with which the slice was connected.
+        """
+
+    def lookup(self, engine: TpuEngine) -> Callable[[IdBatch], Array]:
+        """A program that looks a batch up: activations, float32 [events, width]."""
+
+    def update(self, engine: TpuEngine) -> Callable[[IdBatch, Array], None]:
+        """A program that updates the rows of a batch by the gradients of its activations."""
+
+    def training(
+        self, engine: TpuEngine, dense_step: DenseStep, other_specs: tuple[Any, ...]
+    ) -> Callable[[Sequence[StepInputs]], None]:
+        """A program that trains batches, one step each, in order; the lookups of a pipelined engine run ahead by one step.
+
+        ``other_specs``: the types of the other arrays of one replica.
+        """
