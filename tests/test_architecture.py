@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 MAP = ROOT / "docs" / "architecture.md"
 TOPS = ("transforms", "warehouse", "pipelines", "trainer", "headrace")
-_ROW = re.compile(rf"^\| `((?:{'|'.join(TOPS)})/[a-z_]+)/` \| (.+?) \|", re.MULTILINE)
+_ROW = re.compile(rf"^\| `((?:{'|'.join(TOPS)})/[a-z_/]+)/` \| (.+?) \|", re.MULTILINE)
 _FLOW = re.compile(r"```mermaid\nflowchart TD\n(.*?)```", re.DOTALL)
 _PROCESSES = re.compile(r"```mermaid\nflowchart LR\n(.*?)```", re.DOTALL)
 _STEP = re.compile(r'^ *(\w+)\["(?:\w+\.)*(\w+)<br/>([\w/]+\.py)"\]$', re.MULTILINE)
@@ -21,10 +21,11 @@ _ARROW = re.compile(r"^ *(\w+) (-->|-\.->)(?:\|[^|]*\|)? (\w+)$", re.MULTILINE)
 
 
 def _packages() -> dict[str, str]:
-    """Each package below the five, and the first line of its docstring."""
+    """Each package below the five, also below the packages of the trainer, and the first line of its docstring."""
     found = {}
     for top in TOPS:
-        for init in sorted((ROOT / top).glob("*/__init__.py")):
+        inits = (ROOT / top).rglob("*/__init__.py") if top == "trainer" else (ROOT / top).glob("*/__init__.py")
+        for init in sorted(inits):
             text = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
             found[str(init.parent.relative_to(ROOT))] = text.splitlines()[0].replace("``", "`") if text else ""
     return found
