@@ -25,11 +25,13 @@ from trainer.serving.deltas.verify_chain import verify_chain
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.slow
 
+SERVERS = 2
 #: What options say of the rows that have memory.
 KINDS = {
     "plain": {},
     "hashed": {"hashed": HASHED},
     "pruned": {"pruning": {"budget": 0.5, "round_steps": 3}},
+    "hot": {"hot_rows": 20},
 }
 #: The model of hashed tables, with ids in tables that have all their rows.
 BOUNDED = MODELS.replace("2**62", "500").replace("2**63 - 1", "300")
@@ -46,9 +48,8 @@ def setups_of(kind: str, hosts: int) -> Iterator[Setup]:
     """The allowed setups of a kind of rows and a number of hosts."""
     names = ("servers", "workers", "plan", "towers", "least_servers")
     for values in itertools.product((False, True), repeat=len(names)):
-        one = Setup(
-            hosts=hosts, hashed=kind == "hashed", pruned=kind == "pruned", **dict(zip(names, values, strict=True))
-        )
+        kinds = {"hashed": kind == "hashed", "pruned": kind == "pruned", "hot": kind == "hot"}
+        one = Setup(hosts=hosts, **kinds, **dict(zip(names, values, strict=True)))
         is_whole = (one.servers or not (one.workers or one.least_servers)) and (one.hosts > 1 or not one.towers)
         if is_whole and refusal_of(one) is None:
             yield one
@@ -69,11 +70,10 @@ def command(cli, small_log, tmp_path, kind):
     cli("model", "submit", models, "--table", "log")
     cli.options = tmp_path / "options.json"
     fixed = {"initial_bias": -2.0, "dense_scaling": {}}  # else they depend on the range of the first command
-    cli.options.write_text(
-        json.dumps(
-            {**OPTIONS, **fixed, "batch_rows": 32, "partitions_per_epoch": 1, "keep_checkpoints": 99, **KINDS[kind]}
-        )
-    )
+    shared = {**OPTIONS, **fixed, "batch_rows": 32, "partitions_per_epoch": 1, "keep_checkpoints": 99}
+    cli.options.write_text(json.dumps({**shared, **KINDS[kind]}))
+    cli.plain = tmp_path / "plain.json"
+    cli.plain.write_text(json.dumps(shared))
     return cli
 
 
@@ -81,7 +81,7 @@ def flags(command, setup: Setup, folder) -> list[object]:
     """The options of ``headrace train`` of a setup."""
     found: list[object] = ["--hosts", 2, "--readers", 1] if setup.hosts > 1 else []
     if setup.servers:
-        found += ["--servers", 2]
+        found += ["--servers", SERVERS]
     if setup.workers:
         found += ["--embedding-workers", 1]
     if setup.least_servers:
@@ -110,22 +110,26 @@ def test_each_allowed_setup_trains(command, kind, setup, tmp_path):
         command(*here, "--run-dir", tmp_path / "parts", *(("--end", end) if end else ()))
     assert_equal_runs(tmp_path / "whole", tmp_path / "parts")
     check_served(tmp_path / "whole", tmp_path)
-    alone = replace(setup, servers=False, workers=False, plan=False, towers=False, least_servers=False)
+    alone = replace(setup, servers=False, workers=False, plan=False, towers=False, least_servers=False, hot=False)
+    elsewhere = ("train", "first", "--config", command.plain if setup.hot else command.options)
     if alone != setup and refusal_of(alone) is None and has_bits_of_one_place(setup):
-        command(*train, *flags(command, alone, tmp_path), "--run-dir", tmp_path / "alone")
+        command(*elsewhere, *flags(command, alone, tmp_path), "--run-dir", tmp_path / "alone")
         assert_equal_runs(tmp_path / "alone", tmp_path / "whole")
     command("ckpt", "reshard", tmp_path / "parts", "--epoch", 2, "--hosts", 3, "--output", tmp_path / "moved")
     if refusal_of(replace(alone, hosts=1)) is None:
-        moved = command(*train, "--run-dir", tmp_path / "moved", "--json").json
+        moved = command(*elsewhere, "--run-dir", tmp_path / "moved", "--json").json
         assert (moved["exact"], moved["finished"]) == (True, True)
 
 
 def has_bits_of_one_place(setup: Setup) -> bool:
     """Whether servers, workers, towers and a plan only say where rows are.
 
-    A plan without servers or hosts cuts batches for simulated cores, and each server has a share of the capacity of hashed tables.
+    A plan without servers or hosts cuts batches for simulated cores. Each host and each server has a share of the places of hashed and pruned
+    tables: they have equal bits where there are as many of both, and rows are spread alike.
     """
-    return (setup.hosts > 1 or setup.servers or not setup.plan) and not setup.hashed
+    if setup.hashed or setup.pruned:
+        return setup.hosts == SERVERS and not setup.plan
+    return setup.hosts > 1 or setup.servers or not setup.plan
 
 
 def check_served(run, folder) -> None:
