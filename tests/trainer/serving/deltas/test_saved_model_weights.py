@@ -118,7 +118,7 @@ def test_links_that_do_not_fit_are_refused_and_nothing_changes(folder, target, t
         ({"tables": [{**one, "rows": 7} for one in document["served"]["tables"]]}, LinkRefused, "must have the shapes"),
         ({"tables": 3}, TornCheckpoint, "must be a list"),
         ({"commit": "x"}, TornCheckpoint, "must be 64 hexadecimal digits"),
-        ({"seed": -1}, TornCheckpoint, "must be an integer"),
+        ({"seed": -1}, TornCheckpoint, "must be a whole number from 0"),
     ]
     for change, error, rule in cases:
         (target / EXTRA).write_text(json.dumps({**document, "served": {**document["served"], **change}}))
