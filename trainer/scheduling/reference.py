@@ -1,4 +1,4 @@
-"""The generated parts of docs/training-job.md: the state diagrams, the states, and the classes of errors.
+"""The generated parts of docs/training-job-inside.md: the state diagrams, the states, and the classes of errors.
 
 ``python -m trainer.scheduling.reference`` writes them into the page; a test compares them.
 """
@@ -127,5 +127,5 @@ def with_parts(page: str) -> str:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/training-job.md")
+    path = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/training-job-inside.md")
     path.write_text(with_parts(path.read_text(encoding="utf-8")), encoding="utf-8")

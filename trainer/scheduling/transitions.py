@@ -2,7 +2,7 @@
 
 Every pair of a state and an event is decided: the event *moves* the job to one of some states, is *late* (it changes nothing),
 or is a *defect* (it raises). :func:`trainer.scheduling.advance.advance` consults the table before and after every event, so a
-handler cannot reach a state that the table does not list. The diagram in ``docs/training-job.md`` is drawn from it.
+handler cannot reach a state that the table does not list. The diagram in ``docs/training-job-inside.md`` is drawn from it.
 """
 
 from __future__ import annotations

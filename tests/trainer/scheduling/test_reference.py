@@ -8,7 +8,7 @@ from trainer.scheduling.holds import CAUSE_RULES, TYPE_RULES
 from trainer.scheduling.reference import fleet_diagram, fleet_table, hold_table, state_diagram, state_table, with_parts
 from trainer.scheduling.transitions import ATTEMPT, TRANSITIONS, JobState
 
-PAGE = ROOT / "docs" / "training-job.md"
+PAGE = ROOT / "docs" / "training-job-inside.md"
 
 
 def test_the_page_shows_what_the_tables_say() -> None:

@@ -1,6 +1,6 @@
 """A host's process: it follows orders, which come in one thread, and trains in another.
 
-What each order means is in ``docs/training-job.md``, "What roles must do". Orders are repeated, so each is followed once.
+What each order means is in ``docs/training-job-inside.md``, "What roles must do". Orders are repeated, so each is followed once.
 """
 
 from __future__ import annotations
