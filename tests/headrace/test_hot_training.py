@@ -23,6 +23,7 @@ from trainer.job.launch.local_servers import LocalServers
 from trainer.tables.hot_figures import HotFigures
 
 HOT = {"user": 40, "overlap": 12}
+_BETWEEN_KILLS_SECS = 0.4
 
 
 @pytest.fixture
@@ -190,7 +191,7 @@ def test_killed_servers_change_no_bit(hot, tmp_path, monkeypatch):
     kills, ends, random = [], threading.Event(), Random(1)
 
     def kill() -> None:
-        while not ends.wait(0.4):
+        while not ends.wait(_BETWEEN_KILLS_SECS):
             for name, keeper in (started[-1].processes if started else {}).items():
                 children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
                 if children and random.random() < 0.5:

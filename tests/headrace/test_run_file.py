@@ -133,7 +133,7 @@ def test_a_long_file_is_refused() -> None:
         read_run_file(written("#" * (1 << 20) + "\n"), FIELDS)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=list(HealthCheck))
 @given(train_values(), st.sampled_from(["", "sub/folder", "../elsewhere"]))
 def test_flags_to_file_to_flags(tmp_path: Path, chosen: dict[str, Any], folder: str) -> None:
     """Paths name the same files; all other values are the same."""
@@ -156,7 +156,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(st.text(max_size=8), _JSON, max_size=4))
 def test_training_options_to_file_to_options(options: dict[str, Any]) -> None:
     """What TOML does not have, such as null, stands as JSON; text with a line end, too."""
