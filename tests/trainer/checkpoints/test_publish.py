@@ -36,7 +36,7 @@ from trainer.checkpoints.retention import Retention, apply_retention, newest_par
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.checkpoints.stored_commit import Share
 from trainer.errors import CheckpointNotWritten, CommitConflict, PublicationInDoubt, TornCheckpoint
-from trainer.options.document_field import DocumentField
+from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.plan import PartitionPlan, cyclic_plan
 from trainer.planning.plan_document import plan_fingerprint
 from trainer.run.weights.saved_run import read_newest_run
@@ -414,8 +414,8 @@ def test_equal_commits_give_equal_bytes(tmp_path: Path) -> None:
 
 def test_facts_round_trip() -> None:
     found = facts()
-    document = json.loads(json.dumps(found.to_document()))
-    assert type(found).read(DocumentField(document, "facts")) == found
+    document = json.loads(json.dumps(OPEN.document(found)))
+    assert OPEN.read(type(found), DocumentField(document, "facts")) == found
 
 
 def test_ledgers_of_hosts_that_trained_the_same_events_are_added() -> None:
