@@ -3,7 +3,7 @@
     python -m benchmarks.tower_simulation
 
 DLRM- and DCN-like models of 26 features of 128 columns, one id each, and 16,384 events a chip (weak scaling). The times are those of a model
-(``trainer/planning/towers/iteration_time.py``) with published rates of chips and stated assumptions, no measurements. Luo et al. (MLSys 2024) report
+(``benchmarks/support/iteration_time.py``) with published rates of chips and stated assumptions, no measurements. Luo et al. (MLSys 2024) report
 1.4x to 1.9x at up to 64 hosts; the last tables say on which assumptions that depends.
 """
 
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trainer.planning.towers.dense_shapes import DCN, DLRM, DenseShape
-from trainer.planning.towers.host_topologies import REACHED, ReachedShares, host_topology
-from trainer.planning.towers.iteration_time import (
+from benchmarks.support.dense_shapes import DCN, DLRM, DenseShape
+from benchmarks.support.host_topologies import REACHED, ReachedShares, host_topology
+from benchmarks.support.iteration_time import (
     TowerShape,
     TrainedModel,
     flat_iteration,

@@ -24,7 +24,6 @@ MICROSECONDS = pa.timestamp("us", tz="UTC")
 #: How many nanoseconds a unit has.
 _UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _FRACTION = "^(?P<sign>-?)(?P<whole>[0-9]{1,19})(?:\\.(?P<part>[0-9]*))?$"
-_INT64_MAX = (1 << 63) - 1
 
 FINER = "times rounded down to microseconds"
 SKIPPED = "local times that the clock skipped, moved forward"

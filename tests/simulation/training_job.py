@@ -15,7 +15,8 @@ from functools import partial
 
 from tests.simulation.event_loop import EventLoop
 from trainer.options.document_field import DocumentField
-from trainer.scheduling.advance import advance, start_job
+from trainer.scheduling.advance import advance
+from trainer.scheduling.attempts import want_roles
 from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import (
     CommitFailed,
@@ -294,7 +295,7 @@ class Controller:
         self._lease = 0
         self.is_up = True
         self._published: Publish | None = None
-        sim.loop.after(0.0, lambda: self._follow(start_job(job)[1]))
+        sim.loop.after(0.0, lambda: self._follow((want_roles(job),)))
 
     def jump(self, secs: float) -> None:
         self._offset += secs

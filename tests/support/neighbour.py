@@ -40,7 +40,7 @@ ATTEMPTS = {
     "write": (Kind.WRITE_VALUES,),
     "load": (Kind.OPEN, Kind.BEGIN_LOAD, Kind.LOAD_ROWS, Kind.END_LOAD),
     "save": (Kind.BEGIN_SNAPSHOT, Kind.READ_SNAPSHOT, Kind.READ_STATE, Kind.END_SNAPSHOT),
-    "move": (Kind.BEGIN_SNAPSHOT, Kind.READ_SNAPSHOT_ROWS, Kind.BEGIN_LOAD, Kind.END_LOAD),
+    "move": (Kind.BEGIN_SNAPSHOT, Kind.READ_SNAPSHOT, Kind.BEGIN_LOAD, Kind.END_LOAD),
     "pool": (Kind.KEEP, Kind.FETCH, Kind.FLUSH),
 }
 

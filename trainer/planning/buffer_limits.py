@@ -32,44 +32,33 @@ class BufferLimits:
 
 
 def limits_of(
-    stacks: Mapping[str, Sequence[FeatureStatistics]],
-    batch_events: int,
-    partitions: int,
-    *,
-    overflow: float = OVERFLOW,
-    spare: float = SPARE,
+    stacks: Mapping[str, Sequence[FeatureStatistics]], batch_events: int, partitions: int
 ) -> dict[str, BufferLimits]:
     """The limits of each stack, whose features are given by their statistics.
 
-    Args:
-        batch_events: events of a batch on all partitions.
-        overflow: the chance that any of the buffers of a batch is too small.
-        spare: the ids of a batch are taken to be so many times those of the sample.
-
-    Raises :class:`ConfigError` for options out of range.
+    ``batch_events``: events of a batch on all partitions. Raises :class:`ConfigError` for options out of range.
     """
-    if batch_events < 1 or partitions < 1 or not 0.0 < overflow < 1.0 or not 1.0 <= spare < math.inf:
-        raise ConfigError("limits must be of a batch, of partitions, with a chance and a spare",
-                          value=(batch_events, partitions, overflow, spare), allowed=">= 1, >= 1, (0, 1), >= 1")  # fmt: skip
+    if batch_events < 1 or partitions < 1:
+        raise ConfigError(
+            "limits must be of a batch and of partitions", value=(batch_events, partitions), allowed=">= 1"
+        )
     buffers = 2 * partitions * partitions * max(len(stacks), 1)
-    log_chance = math.log(buffers / overflow)
+    log_chance = math.log(buffers / OVERFLOW)
     events = math.ceil(batch_events / partitions)
-    return {name: _limits(features, events, partitions, log_chance, spare) for name, features in stacks.items()}
+    return {name: _limits(features, events, partitions, log_chance) for name, features in stacks.items()}
 
 
-def _limits(
-    features: Sequence[FeatureStatistics], events: int, partitions: int, log_chance: float, spare: float
-) -> BufferLimits:
+def _limits(features: Sequence[FeatureStatistics], events: int, partitions: int, log_chance: float) -> BufferLimits:
     """The limits of one stack, for a partition with so many events."""
     busiest = [_busiest_share(one, partitions) for one in features]
-    means = [spare * events * one.mean_valency * share for one, share in zip(features, busiest, strict=True)]
+    means = [SPARE * events * one.mean_valency * share for one, share in zip(features, busiest, strict=True)]
     variance = math.fsum(
-        spare * events * _second_moment(one, share) for one, share in zip(features, busiest, strict=True)
+        SPARE * events * _second_moment(one, share) for one, share in zip(features, busiest, strict=True)
     )
     longest = float(max((one.longest_bag for one in features), default=0))
     most_ids = math.fsum(float(events * one.longest_bag) for one in features)
     ids = min(_bernstein(math.fsum(means), variance, longest, log_chance), most_ids)
-    distinct = math.fsum(_distinct(one, _most_ids(one, events, log_chance, spare), partitions) for one in features)
+    distinct = math.fsum(_distinct(one, _most_ids(one, events, log_chance), partitions) for one in features)
     stored = math.fsum(float(math.ceil(one.frequencies.rows / partitions)) for one in features)
     rows = min(_bernstein(distinct, distinct, 1.0, log_chance), ids, stored)
     return BufferLimits(_padded(ids), _padded(rows))
@@ -90,11 +79,11 @@ def _second_moment(one: FeatureStatistics, share: float) -> float:
     return (one.mean_valency * share + squares / one.events * share * share) if one.events else 0.0
 
 
-def _most_ids(one: FeatureStatistics, events: int, log_chance: float, spare: float) -> float:
+def _most_ids(one: FeatureStatistics, events: int, log_chance: float) -> float:
     """The ids of so many events, exceeded with the chance only."""
     found = _bernstein(
-        spare * events * one.mean_valency,
-        spare * events * _second_moment(one, 1.0),
+        SPARE * events * one.mean_valency,
+        SPARE * events * _second_moment(one, 1.0),
         float(one.longest_bag),
         log_chance,
     )

@@ -110,11 +110,6 @@ def _settle(job: Job) -> Outcome:
     return job, tuple(told)
 
 
-def start_job(job: Job) -> Outcome:
-    """The first instructions of a controller, for a new job."""
-    return job, (want_roles(job),)
-
-
 def _recovered(job: Job, event: Recovered) -> Outcome:
     members = {role: replace(one, seen_secs=job.now_secs) for role, one in job.members.items()}
     job = replace(job, members=members)

@@ -93,11 +93,6 @@ class BufferControl:
     unit_secs_per_row: float = 0.0
     wishes: tuple[tuple[float, int], ...] = ()
 
-    @property
-    def units_in_flight(self) -> float:
-        """The units that must be in flight to keep up with the hosts."""
-        return self.host_rows_per_sec * self.unit_secs_per_row
-
 
 def control_readers(held: BufferControl, sample: BufferSample, settings: BufferSettings) -> BufferControl:
     """The control after a sample. Deterministic; a clock that was set back discards the wishes of its future."""

@@ -16,7 +16,6 @@ from trainer.servers.held_rows import HeldRows
 from trainer.servers.made_updates import update_digest
 from trainer.servers.server_status import ServerStatus
 from trainer.servers.session_roles import OF_SERVERS, SessionRole, check_allowed
-from trainer.tables.engine import ChangedRows
 from trainer.tables.hashed_history import KeptHistory
 from trainer.tables.kernels.gradients import are_finite
 from trainer.tables.kernels.outputs import OutputPool
@@ -217,8 +216,6 @@ class RowServer:
                 return self._write_values(session, header, body)
             case Kind.READ_SNAPSHOT:
                 return self._read_snapshot(session, body)
-            case Kind.READ_SNAPSHOT_ROWS:
-                return self._read_snapshot_rows(session, body)
             case Kind.READ_HISTORY:
                 return self._read_history(session, body)
             case Kind.OPEN:
@@ -441,24 +438,6 @@ class RowServer:
             if snapshot.is_done:
                 raise ServerLost("a snapshot must be read before it ends")
             return Reply(Kind.PART, messages.write_part(found, snapshot.ages(part, first, stop)))
-
-    def _read_snapshot_rows(self, session: Session, body: Bytes) -> Reply:
-        """Without the lock of rows, as :meth:`_read_snapshot`. All rows are kept until the snapshot ends."""
-        with self._saving:
-            snapshot = self._read_by(session)
-            part, asked = messages.read_rows(body, self._rows.sizes)
-            if self._rows.is_hashed[part]:
-                raise DataError("rows of hashed tables must be read by their order", value=Kind.READ_SNAPSHOT_ROWS.name)
-            self._check_answer(len(asked) * snapshot.row_floats(part))
-            if not snapshot.were_changed(part, asked).all():
-                raise DataError(
-                    "rows that are asked for must have been changed before the snapshot",
-                    value=(part, asked[:4].tolist()),
-                )
-            weights, slots = snapshot.read_some(part, asked)
-            if snapshot.is_done:
-                raise ServerLost("a snapshot must be read before it ends")
-            return Reply(Kind.PART, messages.write_part(ChangedRows(asked, weights, slots)))
 
     def _read_by(self, session: Session) -> KeptSnapshot:
         """The snapshot that a session reads. Raises :class:`ServerLost` if there is none."""

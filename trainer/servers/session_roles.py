@@ -35,7 +35,7 @@ OF_SERVERS: Allowed = {
     SessionRole.TRAINS: _LOADS | {Kind.UPDATE, Kind.READ_VALUES, Kind.WRITE_VALUES, Kind.STATUS},
     SessionRole.LOADS: _LOADS,
     SessionRole.SAVES: frozenset({
-        Kind.BEGIN_SNAPSHOT, Kind.READ_SNAPSHOT, Kind.READ_SNAPSHOT_ROWS, Kind.READ_HISTORY, Kind.END_SNAPSHOT,
+        Kind.BEGIN_SNAPSHOT, Kind.READ_SNAPSHOT, Kind.READ_HISTORY, Kind.END_SNAPSHOT,
         Kind.READ_STATE, Kind.READ_ROWS,
     }),
     SessionRole.WATCHES: _WATCHES,

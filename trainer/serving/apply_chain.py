@@ -98,7 +98,6 @@ def follow_chain(
     wait: Callable[[], None],
     patience_secs: float = PATIENCE_SECS,
     clock: Callable[[], float] = time.monotonic,
-    window_bytes: int = WINDOW_BYTES,
 ) -> Iterator[Applied]:
     """Bring a target to the end of a chain, again and again as links are added; yields what was applied each time.
 
@@ -112,7 +111,7 @@ def follow_chain(
             looked, is_applied, added_secs = found, False, clock()
         if looked and not is_applied:
             try:
-                applied = apply_chain(chain, target, window_bytes=window_bytes)
+                applied = apply_chain(chain, target)
             except (TornCheckpoint, StorageError, MissingLink):
                 if clock() - added_secs > patience_secs:
                     raise

@@ -230,7 +230,7 @@ class PlanContext:
         """Events in the fragments."""
         return sum(placed.fragment.rows for placed in self.fragments)
 
-    def costs(self, nodes: Sequence[Node], horizon_days: float = 30.0) -> CostModel:
+    def costs(self, nodes: Sequence[Node]) -> CostModel:
         """The costs of nodes over these fragments."""
         size_bytes = sum(placed.fragment.size_bytes for placed in self.fragments)
         return load_cost_model(
@@ -239,7 +239,6 @@ class PlanContext:
             raw_bytes=raw_bytes_per_row(self.table.file_columns, self.rows, size_bytes),
             rates=self.config.rates,
             prices=self.config.prices,
-            horizon_days=horizon_days,
             fragment_rows=max(self.rows / max(len(self.fragments), 1), 1.0),
         )
 

@@ -129,9 +129,7 @@ def cheapest_plan(
     return plan
 
 
-def alternatives(
-    nodes: Sequence[DagNode], wanted: Collection[str], node: str, reuse: Reuse = 1.0, solver: Solver = by_push_relabel
-) -> Alternatives:
+def alternatives(nodes: Sequence[DagNode], wanted: Collection[str], node: str, reuse: Reuse = 1.0) -> Alternatives:
     """The cost of the plan if ``node``, one of ``wanted``, is loaded, or computed at each request, or kept.
 
     Raises what :func:`cheapest_plan` raises, and :class:`InputError` for a node that is not wanted.
@@ -141,7 +139,7 @@ def alternatives(
     later = _later_requests(nodes, wanted, reuse)
 
     def secs(label: Label) -> float:
-        plan = _solve(nodes, wanted, later, solver, (node, label))
+        plan = _solve(nodes, wanted, later, by_push_relabel, (node, label))
         return math.inf if plan is None else plan.cost_secs
 
     return Alternatives(secs(Label.LOAD), secs(Label.COMPUTE), secs(Label.KEEP))

@@ -24,7 +24,6 @@ from warehouse.tables.stored_types import parse_stored_type
 
 _UNITS = ("s", "ms", "us", "ns")
 _SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
-_UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 _DECIMALS = ((9, pa.decimal32), (18, pa.decimal64), (38, pa.decimal128), (76, pa.decimal256))
 _BITS = {"decimal32": 9, "decimal64": 18, "decimal128": 38, "decimal256": 76}
 

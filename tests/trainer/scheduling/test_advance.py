@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from trainer.errors import IllegalEvent
-from trainer.scheduling.advance import advance, start_job
+from trainer.scheduling.advance import advance
+from trainer.scheduling.attempts import want_roles
 from trainer.scheduling.events import (
     CommitFailed,
     DataChanged,
@@ -133,7 +134,7 @@ class Scene:
 
 def test_a_job_from_start_to_done() -> None:
     scene = Scene(2, stops=(40, 100))
-    assert start_job(scene.job)[1] == (WantRoles(2, 1, 8),)
+    assert want_roles(scene.job) == WantRoles(2, 1, 8)
     assert scene.state is JobState.TRAINING
     (start,) = scene.orders(host(0))
     assert start == StartEpoch(1, 0, 0, 40, ("h0", "h1"), None, Commit(), "plan")

@@ -34,7 +34,7 @@ def sample(at_secs: float, *, fullness: float = 0.1, host: float = 100.0, unit_s
 
 def test_readers_are_littles_law_with_a_margin() -> None:
     control = control_readers(BufferControl(), sample(0.0, fullness=0.74), SETTINGS)
-    assert control.units_in_flight == pytest.approx(10.0)
+    assert control.host_rows_per_sec * control.unit_secs_per_row == pytest.approx(10.0)
     assert control.readers == 7, "10 units in flight and a quarter more, two per reader"
     assert control_readers(BufferControl(), sample(0.0, fullness=0.0), SETTINGS).readers == 8
 

@@ -520,32 +520,6 @@ def test_reading_beside_updates_gives_one_moment(pool):
             assert all(getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in ("rows", "weights", "slots"))  # fmt: skip
 
 
-def test_rows_of_a_snapshot_are_read_in_any_order_and_again(pool):
-    """Beside updates; only rows that were changed at its moment."""
-    for seed in range(scaled(20)):
-        server, alone, saving, train = beside_updates(1 << 20)
-        training, draw = pool.submit(train), np.random.default_rng(seed)
-        for p in draw.permutation(np.repeat(np.arange(len(TABLES)), 3)).tolist():
-            whole = alone.changed_rows(p, 0, TABLES[p].vocabulary_size)
-            if not len(whole.rows):
-                continue
-            chosen = np.sort(draw.choice(len(whole.rows), draw.integers(1, len(whole.rows) + 1), replace=False))
-            body = ask(server, saving, Kind.READ_SNAPSHOT_ROWS, messages.write_rows(p, whole.rows[chosen])).body
-            found = messages.read_part(body_of(body), int(DIMS[p]), int(server._rows.slot_dims[p]))
-            assert found.rows.tolist() == whole.rows[chosen].tolist()
-            assert found.weights.tobytes() == whole.weights[chosen].tobytes()
-            assert found.slots.tobytes() == whole.slots[chosen].tobytes()
-        training.result(timeout=PATIENCE_SECS)
-        for p, one in enumerate(TABLES):
-            others = np.setdiff1d(np.arange(one.vocabulary_size), alone.changed_rows(p, 0, one.vocabulary_size).rows)
-            if len(others):
-                with pytest.raises(DataError, match="changed before the snapshot"):
-                    ask(server, saving, Kind.READ_SNAPSHOT_ROWS, messages.write_rows(p, others[-1:]))
-        ask(server, saving, Kind.END_SNAPSHOT)
-        with pytest.raises(ServerLost):
-            ask(server, saving, Kind.READ_SNAPSHOT_ROWS, messages.write_rows(0, np.zeros(1, np.int64)))
-
-
 def test_a_load_is_over_the_wire_and_forgets_what_waited(pool):
     server = server_of(SHORT_SECS)
     one, other = sessions_of(server, 2, Mode.SUMMED)

@@ -286,7 +286,7 @@ def good_streams() -> list[tuple[str, list[Frame]]]:
     return [
         ("trains", [opened, request(Kind.FETCH, numbers, flags=1), update]),
         ("saves", [request(Kind.BEGIN_SNAPSHOT, snapshot), request(Kind.READ_SNAPSHOT, of_part), request(Kind.END_SNAPSHOT)]),
-        ("saves", [request(Kind.BEGIN_SNAPSHOT, snapshot), request(Kind.READ_SNAPSHOT_ROWS, rows_asked)]),
+        ("saves", [request(Kind.READ_ROWS, rows_asked)]),
         ("saves", [request(Kind.READ_STATE, of_part)]),
         ("loads", [opened, request(Kind.BEGIN_LOAD), request(Kind.LOAD_ROWS, rows, number=1), request(Kind.END_LOAD, number=2, floor=9)]),
         ("trains", [opened, request(Kind.READ_VALUES, numbers), request(Kind.WRITE_VALUES, written_values(), number=1)]),

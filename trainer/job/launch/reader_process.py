@@ -19,20 +19,20 @@ from warehouse.solution.solution import ReadSolution
 _LOG = logging.getLogger(__name__)
 #: The longest time for units that are being sent when a reader leaves.
 _LEAVE_SECS = 5.0
+#: The most bytes of fragments in memory.
+_KEPT_BYTES = 1 << 30
 
 
 def run_reader(
     options: RoleOptions,
     open_read: Callable[[str], ReadBySolution],
     *,
-    kept_bytes: int = 1 << 30,
     on_signals: Callable[[Callable[[], None]], None] = lambda leave: None,
 ) -> bool:
     """Serve units of the run's job until the order to leave. Returns whether the job is over.
 
     Args:
         open_read: a function that reads fragments, for the warehouse's home.
-        kept_bytes: of fragments in memory.
         on_signals: is given a function that ends the reader after its current units.
     """
     job = options.find_job()
@@ -50,7 +50,7 @@ def run_reader(
 
     on_signals(leaves.set)
     with ReaderService(
-        options.address, UnitReader(find, open_read(job.spec.home), kept_bytes=kept_bytes), token=job.token
+        options.address, UnitReader(find, open_read(job.spec.home), kept_bytes=_KEPT_BYTES), token=job.token
     ) as service:
         threading.Thread(target=warm_up, name="warm-up", daemon=True).start()  # beside the join
         _LOG.info("reader %s serves at %s", options.name, service.address)

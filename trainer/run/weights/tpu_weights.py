@@ -40,7 +40,7 @@ STEPS_PER_CALL = 64
 class TpuWeights:
     """The model on ``slice_``: see :class:`~trainer.run.weights.run_state.ModelWeights`.
 
-    ``steps_per_call``: the most steps of one call of :meth:`train`; ``settings``: of SparseCore, in place of the slice's. Raises :class:`ConfigError` for options that the slice cannot honour.
+    ``settings``: of SparseCore, in place of the slice's. Raises :class:`ConfigError` for options that the slice cannot honour.
     """
 
     def __init__(
@@ -50,12 +50,11 @@ class TpuWeights:
         head: AnyHead,
         slice_: TpuSlice,
         *,
-        steps_per_call: int = STEPS_PER_CALL,
         settings: SparseCoreSettings | None = None,
     ) -> None:
         from trainer.model.dense_step import DensePart
 
-        self.layout, self.head, self.steps_per_call = layout, head, steps_per_call
+        self.layout, self.head, self.steps_per_call = layout, head, STEPS_PER_CALL
         self._config, self._slice = config, slice_
         events = events_per_replica(config, slice_)
         features = joined_features(layout, config, head)
@@ -67,7 +66,7 @@ class TpuWeights:
             pipelined=bool(config.staleness),
             settings=settings,
         )
-        logits = (steps_per_call, events) if head.width == 1 else (steps_per_call, events, head.width)
+        logits = (STEPS_PER_CALL, events) if head.width == 1 else (STEPS_PER_CALL, events, head.width)
         self._variables = _ReplicaVariables(
             slice_.strategy, self._dense.read_state(), logits, self._dense.model.counted_units
         )

@@ -158,7 +158,6 @@ def export_next(
     before: Link | None,
     *,
     quantize: str = "",
-    window_bytes: int = WINDOW_BYTES,
     on_bytes: OnBytes = _ignore,
     hold: Hold = _hold_nothing,
 ) -> Link | None:
@@ -179,9 +178,9 @@ def export_next(
             return None
         base = None
         if before is not None and commit.epochs_done > before.manifest.commit.epochs:
-            base = _base_of_link(files, chain, before, window_bytes)
+            base = _base_of_link(files, chain, before, WINDOW_BYTES)
         quantize = quantize or _quantize_of(before)
-        return _Export(files, chain, commit, before, base, quantize, window_bytes, on_bytes).write()
+        return _Export(files, chain, commit, before, base, quantize, WINDOW_BYTES, on_bytes).write()
 
 
 def newest_link(chain: Path) -> Link | None:

@@ -36,7 +36,7 @@ class LinkCheck:
     problem: str = ""
 
 
-def verify_chain(folder: Path, window_bytes: int = WINDOW_BYTES) -> Iterator[LinkCheck]:
+def verify_chain(folder: Path) -> Iterator[LinkCheck]:
     """Each file of a chain, or of one link, in order. Raises :class:`NotFound` without a link."""
     folders = [folder] if (folder / MANIFEST).exists() else link_folders(folder)
     if not folders:
@@ -46,7 +46,7 @@ def verify_chain(folder: Path, window_bytes: int = WINDOW_BYTES) -> Iterator[Lin
         link, check = _manifest(one, before)
         yield check
         if link is not None:
-            yield from _arrays(link, window_bytes)
+            yield from _arrays(link)
         before = link
     if before is not None and folders != [folder]:
         yield from _rows(folder, before)
@@ -67,15 +67,13 @@ def _manifest(folder: Path, before: Link | None) -> tuple[Link | None, LinkCheck
     return link, LinkCheck(folder.name, MANIFEST, f"manifest, hash {link.hash[:12]}", size_bytes)
 
 
-def _arrays(link: Link, window_bytes: int) -> Iterator[LinkCheck]:
-    found = {
-        file: _file_problem(link.folder / file, *one, window_bytes) for file, one in link.manifest.array_files().items()
-    }
+def _arrays(link: Link) -> Iterator[LinkCheck]:
+    found = {file: _file_problem(link.folder / file, *one) for file, one in link.manifest.array_files().items()}
     sizes = {file: size_bytes for file, (size_bytes, _) in link.manifest.array_files().items()}
     for t, table in enumerate(link.manifest.tables):
         files = {suffix: table_file(t, suffix) for suffix in table.arrays()}
         if not any(found[file] for file in files.values()):
-            found[files["ids"]] = _ids_problem(link, t, window_bytes)
+            found[files["ids"]] = _ids_problem(link, t)
         for suffix, file in files.items():
             yield LinkCheck(link.folder.name, file, f"{table.place}, {suffix}", sizes[file], found[file])
     for k, dense in enumerate(link.manifest.dense):
@@ -83,11 +81,11 @@ def _arrays(link: Link, window_bytes: int) -> Iterator[LinkCheck]:
         yield LinkCheck(link.folder.name, file, f"dense {dense.name}", sizes[file], found[file])
 
 
-def _file_problem(path: Path, size_bytes: int, sha256: str, window_bytes: int) -> str:
+def _file_problem(path: Path, size_bytes: int, sha256: str) -> str:
     """What is wrong with the bytes of a file; "" if they are those that were written."""
     try:
         reader = RawReader(path, np.dtype("u1"), (size_bytes,), sha256)
-        while len(reader.read(window_bytes)):
+        while len(reader.read(WINDOW_BYTES)):
             pass
         reader.finish()
     except TornCheckpoint as error:
@@ -95,19 +93,19 @@ def _file_problem(path: Path, size_bytes: int, sha256: str, window_bytes: int) -
     return ""
 
 
-def _ids_problem(link: Link, position: int, window_bytes: int) -> str:
+def _ids_problem(link: Link, position: int) -> str:
     """What is wrong with the ids of an intact table: they must ascend, and none be both set and removed."""
     try:
-        _check_ids(link, position, window_bytes)
+        _check_ids(link, position)
     except TornCheckpoint as error:
         return error.what
     return ""
 
 
-def _check_ids(link: Link, position: int, window_bytes: int) -> None:
+def _check_ids(link: Link, position: int) -> None:
     """Raises :class:`TornCheckpoint` unless the ids ascend, and none is both set and removed."""
     where = link.manifest.tables[position].place
-    streams: list[RowStream] = [set_stream(link, position, window_bytes), removed_stream(link, position, window_bytes)]
+    streams: list[RowStream] = [set_stream(link, position, WINDOW_BYTES), removed_stream(link, position, WINDOW_BYTES)]
     for changed, removed in merge_windows(streams, where):
         if len(np.intersect1d(changed.ids, removed.ids, assume_unique=True)):
             raise TornCheckpoint("an id must not be set and removed by one link", where=where)
@@ -129,6 +127,6 @@ def _rows(chain: Path, link: Link) -> Iterator[LinkCheck]:
     for t, table in enumerate(state.tables):
         for suffix, row_bytes, sha256 in (("ids", 8, table.ids), ("digests", 16, table.digests)):
             size_bytes = row_bytes * table.rows
-            problem = _file_problem(folder / table_file(t, suffix), size_bytes, sha256, WINDOW_BYTES)
+            problem = _file_problem(folder / table_file(t, suffix), size_bytes, sha256)
             holds = f"{table.kind} table {table.table}, {suffix}"
             yield LinkCheck(folder.name, table_file(t, suffix), holds, size_bytes, problem)

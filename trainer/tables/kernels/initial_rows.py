@@ -141,10 +141,3 @@ def _fill_whole(t: int, row: int, tables: TableLayout, out: Array, at: int) -> N
 def initial_weights(t: int, row: int, tables: TableLayout, out: Array, at: int) -> None:
     """Write the initial weights of a row to ``out`` from ``at`` on."""
     _fill_whole(t, row, tables, out, at - tables.first_column[t])
-
-
-@uncounted
-def initial_slots(t: int, tables: TableLayout, out: Array, at: int) -> None:
-    """Write the first slot values of a row to ``out`` from ``at`` on."""
-    for d in range(tables.slot_dims[t]):
-        out[at + d] = tables.slot_start[tables.first_slot[t] + d]

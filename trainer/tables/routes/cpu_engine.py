@@ -15,7 +15,6 @@ from trainer.tables.kernels.layout import Bags, feature_layout, learning_rates, 
 from trainer.tables.kernels.memory import TableMemory
 from trainer.tables.kernels.outputs import OutputPool
 from trainer.tables.kernels.threads import split_events
-from trainer.tables.kernels.undo_log import UndoLog
 from trainer.tables.kernels.updates import RowUpdates
 from trainer.tables.kernels.vectors import LANES
 from trainer.tables.routes.bag_tables import BagTables
@@ -56,7 +55,6 @@ class CpuEngine(BagTables[_Prepared]):
         threads: see there.
         held: batches between a lookup and its update, for which it keeps what both need.
         memory: see there.
-        undo_log: see there.
 
     Attributes:
         store: the rows.
@@ -74,10 +72,9 @@ class CpuEngine(BagTables[_Prepared]):
         threads: int = 0,
         held: int = 2,
         memory: TableMemory | None = None,
-        undo_log: UndoLog | None = None,
     ) -> None:
         tables = engine_tables(features)
-        self.store = DenseStore(tables, seed=seed, threads=threads, memory=memory, undo_log=undo_log)
+        self.store = DenseStore(tables, seed=seed, threads=threads, memory=memory)
         super().__init__(features, tables, self.store.team, held=held)
         self._of_features = feature_layout(self.features, tables)
         self._layout = table_layout(self._of_features, tables, seed)

@@ -119,15 +119,6 @@ class KeptSnapshot(Protocol):
     def leave(self, t: int, stop: int) -> None:
         """Keep the rows of a table below ``stop`` no longer."""
 
-    def row_floats(self, t: int) -> int:
-        """The weights and slot values of a row of a table."""
-
-    def were_changed(self, t: int, rows: Array) -> Array:
-        """Which of distinct rows of a table that is not hashed were changed."""
-
-    def read_some(self, t: int, rows: Array) -> tuple[Array, Array]:
-        """The weights and slots of such rows."""
-
     def close(self) -> None:
         """End the snapshot: training that waits for it goes on."""
 

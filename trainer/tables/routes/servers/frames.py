@@ -49,7 +49,6 @@ class Kind(IntEnum):
     LOAD_HISTORY = 15
     READ_VALUES = 16
     WRITE_VALUES = 17
-    READ_SNAPSHOT_ROWS = 18
     WATCH = 19
     LEAVE = 20
     KEEP = 24

@@ -24,17 +24,16 @@ class HashedTableSnapshot:
         servers: their tables.
         counts: the changed rows of the table on each server.
         candidates: that the table has on each server.
-        range_bytes: the most bytes of weights and slots that are read of a server at once.
     """
 
     def __init__(
         self, part: TablePart, p: int, servers: Sequence[RemoteTables], counts: Sequence[int], *,
-        candidates: int, range_bytes: int = RANGE_BYTES,
+        candidates: int,
     ) -> None:  # fmt: skip
         self._candidates_of_each = candidates
         self._part, self._p, self._servers, self._counts = part, p, servers, counts
         width = int(servers[0].dims[p] + servers[0].slot_dims[p])
-        self._step = rows_of_range(width, range_bytes)
+        self._step = rows_of_range(width, RANGE_BYTES)
 
     @property
     def count(self) -> int:

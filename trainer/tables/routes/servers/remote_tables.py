@@ -28,7 +28,6 @@ from trainer.tables.routes.servers.frames import (
 from trainer.tables.routes.servers.row_messages import RowNumbers
 from trainer.tables.routes.servers.server_link import Answer, Connect, Request, ServerLink
 from trainer.tables.routes.servers.table_documents import HeldTables
-from trainer.tables.stores.dense.snapshot import RANGE_BYTES, rows_of_range
 from trainer.tables.stores.hashed.saved_history import LoadedHistory
 from trainer.tables.stores.pruned.saved_parts import SavedPart
 from trainer.tables.wire.settings import WireSettings
@@ -228,20 +227,6 @@ class RemoteTables:
     def read_snapshot(self, part: int, first: int, stop: int) -> ChangedRows:
         """The changed rows of a part from ``first`` to ``stop`` at the moment of the snapshot, as the server numbers them."""
         return self._changed_rows(Kind.READ_SNAPSHOT, part, first, stop)
-
-    def read_snapshot_rows(self, part: int, rows: Array) -> tuple[Array, Array]:
-        """The weights and slots of distinct rows of a part, int64, that were changed before the snapshot, at its moment. They may be read again."""
-        order, weights = np.argsort(rows), np.empty((len(rows), int(self.dims[part])), np.float32)
-        slots = np.empty((len(rows), int(self.slot_dims[part])), np.float32)
-        most = rows_of_range(weights.shape[1] + slots.shape[1], RANGE_BYTES)
-        for first in range(0, len(rows), most):
-            own = order[first : first + most]
-            answer = self._save(Request(Kind.READ_SNAPSHOT_ROWS, messages.write_rows(part, rows[own])), Kind.PART)
-            found = self._read_part(answer, part)
-            if not np.array_equal(found.rows, rows[own]):
-                raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
-            weights[own], slots[own] = found.weights, found.slots
-        return weights, slots
 
     def read_state(self, part: int, first: int, stop: int) -> ChangedRows:
         """As :meth:`read_snapshot`, as they are now."""

@@ -43,21 +43,6 @@ class ServedRowValues:
 
     def read(self, rows: Sequence[Array]) -> RowValues:
         """The values of rows of each table, int64, as all that was sent before leaves them."""
-        return self._gathered(rows, lambda server, numbers, _: self._servers[server].read_values(numbers))
-
-    def read_snapshot(self, rows: Sequence[Array]) -> RowValues:
-        """As :meth:`read`, of rows that were changed before the snapshot that the servers have begun."""
-
-        def read(server: int, numbers: RowNumbers, own: Sequence[Array]) -> list[tuple[Array, Array]]:
-            return [self._servers[server].read_snapshot_rows(p, one) for p, one in enumerate(own)]
-
-        return self._gathered(rows, read)
-
-    def _gathered(
-        self,
-        rows: Sequence[Array],
-        read: Callable[[int, RowNumbers, Sequence[Array]], Sequence[tuple[Array, Array]]],
-    ) -> RowValues:
         weights, slots = (
             [np.empty((len(own), width), np.float32) for own, width in zip(rows, dims.tolist(), strict=True)]
             for dims in (self.weight_dims, self.slot_dims)
@@ -65,7 +50,7 @@ class ServedRowValues:
 
         def gather(server: int) -> None:
             places = self._places_on(server, rows, gives=True)
-            found = read(server, _numbers_of(places), [own for _, own in places])
+            found = self._servers[server].read_values(_numbers_of(places))
             for part, (mine, _), values in zip(self._parts.parts, places, found, strict=True):
                 t = self._order[part.t]
                 weights[t][mine, part.columns] = values[0]

@@ -33,15 +33,14 @@ class PlacedSnapshot:
         found: of each table, the ids of its changed rows, int64, and their places.
         table_of: the table of the engine that has the places of each of them; None: its own one.
         sections: what each table has beside its rows; None: nothing.
-        range_bytes: the bytes of weights and slots that are read at once.
     """
 
     def __init__(
         self, places: PlaceReader, found: Sequence[tuple[Array, Array]], table_of: Sequence[int] | None = None, *,
-        sections: Sequence[SnapshotSections] | None = None, range_bytes: int = RANGE_BYTES,
+        sections: Sequence[SnapshotSections] | None = None,
     ) -> None:  # fmt: skip
         self._sections = sections
-        self._places, self._found, self._range_bytes = places, list(found), range_bytes
+        self._places, self._found = places, list(found)
         self._table_of = range(len(found)) if table_of is None else table_of
         self._unread = [len(ids) for ids, _ in found]
         self._orders: dict[int, Array] = {}
@@ -53,7 +52,7 @@ class PlacedSnapshot:
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a table, ids ascending, some at a time; to its end."""
-        count, step = len(self._found[t][0]), rows_of_range(self._places.row_floats(self._table_of[t]), self._range_bytes)  # fmt: skip
+        count, step = len(self._found[t][0]), rows_of_range(self._places.row_floats(self._table_of[t]), RANGE_BYTES)  # fmt: skip
         for first in range(0, count, step):
             yield self._capture(t, first, min(first + step, count))
         self._have_read(t, 0)

@@ -336,15 +336,6 @@ class EngineSnapshot:
                 slots[kept] = aside.values[starts[:, None] + dim + np.arange(slot_dim)]
         return weights, slots
 
-    def were_changed(self, t: int, rows: Array) -> Array:
-        """Which of these rows of a table were changed at the snapshot's moment, unless they were left."""
-        aside, base = self._aside, int(self._layout.row_base[t])
-        with aside:
-            found: Array = self._states(t)[rows] == CHANGED
-            held = aside.rows[: aside.count]
-            found &= ~np.isin(base + rows, held[aside.was_changed[: aside.count] == 0])
-        return found
-
     def leave_some(self, t: int, rows: Array) -> None:
         """Keep these rows of a table no longer."""
         with self._aside:

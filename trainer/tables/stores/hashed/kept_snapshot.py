@@ -118,18 +118,6 @@ class MixedSnapshot:
             self._rows.leave_some(t, self._places[t][self._left[t] : stop])
             self._left[t] = stop
 
-    def row_floats(self, t: int) -> int:
-        """The weights and slot values of a row of a table."""
-        return self._rows.row_floats(t)
-
-    def were_changed(self, t: int, rows: Array) -> Array:
-        """Which of distinct rows of a table that is not hashed were changed."""
-        return self._rows.were_changed(t, rows)
-
-    def read_some(self, t: int, rows: Array) -> tuple[Array, Array]:
-        """The weights and slots of such rows; they may be read again."""
-        return self._rows.read_some(t, rows)
-
     def close(self) -> None:
         """End the snapshot: training that waits for it goes on."""
         self._rows.close()

@@ -33,7 +33,6 @@ from transforms.kernels.compiled import compiled, inlined, uncounted
 EXPIRED_ROWS = 256
 # The counts of a table in a plan.
 NEW, OF_REMOVED, OF_FREE, OF_EXPIRED, UNADMITTED_IDS, UNPLACED_IDS, COUNTS = range(7)
-_NEW_ID = -3
 
 
 class Plan(NamedTuple):

@@ -139,20 +139,6 @@ class PrunedSnapshot:
         """The numbers of all tables."""
         return self._history
 
-    def row_floats(self, t: int) -> int:
-        """The weights and slot values of a row of a part."""
-        return self._parts[t].dim + self._parts[t].slot_dim
-
-    def were_changed(self, t: int, rows: Array) -> Array:
-        """Which of distinct rows of a part it has."""
-        found: Array = np.isin(rows, self._rows[t])
-        return found
-
-    def read_some(self, t: int, rows: Array) -> tuple[Array, Array]:
-        """The weights and slots of such rows of a table; they may be read again."""
-        at = np.searchsorted(self._rows[t], rows)
-        return self._places.read_some(self._group(t), self._values[t][0][at])
-
     def close(self) -> None:
         """End the snapshot: training that waits for it goes on."""
         self._places.close()

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import tower_simulation
-from tests.support.examples import scaled
-from trainer.errors import ConfigError
-from trainer.planning.towers.dense_shapes import DCN, DLRM, DenseShape
-from trainer.planning.towers.host_topologies import REACHED, HostTopology, ReachedShares, host_topology
-from trainer.planning.towers.iteration_time import (
+from benchmarks.support.dense_shapes import DCN, DLRM, DenseShape
+from benchmarks.support.host_topologies import REACHED, HostTopology, ReachedShares, host_topology
+from benchmarks.support.iteration_time import (
     TowerShape,
     TrainedModel,
     flat_iteration,
     tower_count,
     tower_iteration,
 )
+from tests.support.examples import scaled
+from trainer.errors import ConfigError
 
 IDEAL = ReachedShares(flops=1.0, memory=1.0, intra=1.0, inter=1.0, message_secs=0.0)
 TWO_HOSTS = HostTopology("two", 2, 2, 1e12, 1e12, 1e9, 1e8, IDEAL)

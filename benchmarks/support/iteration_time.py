@@ -14,9 +14,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from benchmarks.support.dense_shapes import DenseShape
+from benchmarks.support.host_topologies import HostTopology
 from trainer.errors import ConfigError
-from trainer.planning.towers.dense_shapes import DenseShape
-from trainer.planning.towers.host_topologies import HostTopology
 from trainer.planning.towers.tower_plan import check_hosts, check_tower_count
 
 _VALUE_BYTES: Final = 4
