@@ -29,7 +29,9 @@ def test_the_packages_of_a_checkout_have_their_own_names() -> None:
     assert set(PACKAGES) == {*PARTS, "headrace"}
     assert own_module("trainer.options.config") == "trainer.options.config"
     assert (
-        checkout_name("headrace.trainer.options.config") == checkout_name("trainer.options.config") == "trainer.options.config"
+        checkout_name("headrace.trainer.options.config")
+        == checkout_name("trainer.options.config")
+        == "trainer.options.config"
     )
     assert checkout_name("headrace.cli.main") == "headrace.cli.main"
     assert checkout_name("trainer_of_mine.config") == "trainer_of_mine.config"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Annotated, Any
 
 from trainer.servers.session_roles import SessionRole
@@ -44,6 +45,9 @@ def run_of(number: int) -> int:
 
 _Number = Annotated[int, whole(most=1 << 62)]
 
+#: It is compared with that of the server, whatever its characters are, and no error shows it.
+_Token = Annotated[str, partial(Part.text, any_character=True)]
+
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
@@ -59,7 +63,7 @@ class Greeting:
         session: a random number that stays when the client connects again; 0: the connection draws one.
     """
 
-    token: str = ""
+    token: _Token = ""
     client: int = 0
     clients: Annotated[int, whole(1, MOST_CLIENTS)] = 1
     attempt: _Number = 0
