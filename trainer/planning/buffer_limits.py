@@ -49,7 +49,7 @@ def limits_of(
     Raises :class:`ConfigError` for options out of range.
     """
     if batch_events < 1 or partitions < 1 or not 0.0 < overflow < 1.0 or not 1.0 <= spare < math.inf:
-        raise ConfigError("limits must be of a batch, of partitions, with a chance and a spare",
+        raise ConfigError("batch_events, partitions, overflow and spare must be in range",
                           value=(batch_events, partitions, overflow, spare), allowed=">= 1, >= 1, (0, 1), >= 1")  # fmt: skip
     buffers = 2 * partitions * partitions * max(len(stacks), 1)
     log_chance = math.log(buffers / overflow)

@@ -1,1 +1,1 @@
-"""Towers of features: which embedding tables stand together on a host, and what that is worth. Pure."""
+"""Towers of features: which embedding tables share a host, and how much time that saves. Pure."""
