@@ -88,7 +88,7 @@ def update_body(batch: int, seed: int = 0, tables: int = 8) -> bytes:
         (True, Request(Kind.UPDATE, [update_body(7)], number=1), "before its gradients"),
         (True, Request(Kind.UPDATE, [b"x"], number=1), "must name its batch"),
         (True, Request(Kind.FETCH, [batch_body()], number=1, flags=1), "flags"),
-        (True, Request(Kind.FETCH, [batch_body()[:-1]], number=1), "that its numbers state"),
+        (True, Request(Kind.FETCH, [batch_body()[:-1]], number=1), "as long as"),
         (True, Request(Kind.READ_STATE), "that its session may make"),
         (True, Request(Kind.BEGIN_LOAD), "that its session may make"),
     ],

@@ -212,7 +212,7 @@ def _read_records(view: memoryview[int]) -> tuple[int, bool, int, list[_Record]]
 
 
 def _damaged(where: str) -> BadBatch:
-    return BadBatch("a batch on the wire must be that of an encoder", where=where)
+    return BadBatch("a batch on the wire must be bytes that the encoder writes", where=where)
 
 
 def _decode_lengths(body: memoryview[int], record: _Record, ends: Array) -> bool:
