@@ -71,7 +71,7 @@ def _refuse_hidden_modules(path: str, folder: Path, modules: Mapping[str, Path])
     """Refuse a file beside modules of its own that those of an earlier file's folder would hide."""
     for name, earlier in modules.items():
         if earlier != folder and _holds_module(earlier, name) and _holds_module(folder, name):
-            raise ModelFileError("model files that are submitted together must import one module of a name", where=path,
+            raise ModelFileError("model files that are submitted together must not import different modules of one name", where=path,
                                  value=f"{name} of {earlier} and of {folder}",
                                  next_step="rename one, or submit the files one after the other")  # fmt: skip
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.examples import THOROUGH
 
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 # The speed of the machine fails no test. Fixtures that are made once a test serve many examples on purpose.
 # ``tests/test_speed.py`` holds other files to these profiles; ``tests/support/examples.py`` scales numbers of examples.
-for profile, examples in (("quick", THOROUGH // 2), ("thorough", THOROUGH)):
+# ``quick`` reports the first failing example as it is: making it smaller can take minutes of a slow property. ``thorough`` shrinks.
+_WITHOUT_SHRINKING = tuple(phase for phase in Phase if phase not in (Phase.shrink, Phase.explain))
+for profile, examples, phases in (("quick", THOROUGH // 2, _WITHOUT_SHRINKING), ("thorough", THOROUGH, tuple(Phase))):
     settings.register_profile(
         profile,
         max_examples=examples,
+        phases=phases,
         deadline=None,
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,26 @@ IDIOMS = {
     r"(secs|seconds?|bytes?|bits?|ns) an? (row|event|file|value|fragment|component|partition)": "per row, per event",
     r"rooms?": "package (of code), space (on a disk or a screen)",
 }
-_IDIOM = re.compile(rf"\b(?:{'|'.join(IDIOMS)})\b".replace(" ", r"(?:[ \t]+|[ \t]*\n[ \t]*)"), re.IGNORECASE)
+#: Habits of docstrings, comments and error texts that say what a thing is without naming it; pages may use the words otherwise.
+HABITS = {
+    r"(must|may|can|should|to) be of": "must have, must belong to, needs, consists of: a calibration needs a binary label",
+    r"(is|are|was|were) of (no|none|one|another|this|that|these|several)": "has, belongs to: the worker has another release",
+    r"(that|which) (is|are) (?-i:none)(?! of)": "say what is wrong: bytes that are not such a document",
+    r"an? \w+ is (?-i:none) that": "not valid for: a label is not valid for this task",
+    r"what (the|its|their) \w+ (is|are) of": "name it: the generation of the rows, the owner of the part",
+    r"tables? stands?(?! for)|stands? (where|elsewhere)": "the placement of the tables; a table that moves",
+    r"--[\w-]+ must (train|run|hold|start|stay|serve)": "an option cannot do it: --plan with --tpu needs a single process",
+    r"must (greet|be few|have them|train on)": "needs, or the rule for the value: an answer must fit in one message",
+    r"all (\w+) have alike": "equal on all cores",
+}
+
+
+def _pattern(idioms: Iterable[str]) -> re.Pattern[str]:
+    """Any of these idioms, as whole words; a space stands for a line break too."""
+    return re.compile(rf"(?<!\w)(?:{'|'.join(idioms)})(?!\w)".replace(" ", r"(?:[ \t]+|[ \t]*\n[ \t]*)"), re.IGNORECASE)
+
+
+_IN_PAGES, _IN_CODE = _pattern(IDIOMS), _pattern(IDIOMS | HABITS)
 
 #: The packages and pages that are read. The texts of docs/operators.md come from declarations in ``transforms``.
 AREAS = (
@@ -79,15 +98,17 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def plain_term(words: str) -> str:
-    return next(term for pattern, term in IDIOMS.items() if re.fullmatch(pattern, " ".join(words.lower().split())))
+    plain = " ".join(words.lower().split())
+    return next(term for pattern, term in (IDIOMS | HABITS).items() if re.fullmatch(pattern, plain))
 
 
 def findings(path: Path) -> list[str]:
     """Each idiom of a file: where, the words, and the plain term."""
+    pattern = _IN_PAGES if path.suffix == ".md" else _IN_CODE
     found = (
         (line + text[: match.start()].count("\n"), match[0])
         for line, text in texts(path)
-        for match in _IDIOM.finditer(text)
+        for match in pattern.finditer(text)
     )
     return [f"{path.relative_to(ROOT)}:{line}: {words!r}; write: {plain_term(words)}" for line, words in sorted(found)]
 
@@ -112,5 +133,43 @@ def test_idioms_are_found_in_comments_strings_and_pages(tmp_path: Path, monkeypa
     assert findings(page) == ["page.md:2: 'anew'; write: again"]
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("calibration must be of a model with a binary label", "must be of"),
+        ("the worker is of another release", "is of another"),
+        ("for bytes that are none.", "that are none"),
+        ("a label is none that the task learns", "a label is none that"),
+        ("What the rows are of: another number", "What the rows are of"),
+        ("tables that stand where they cannot be", "stand where"),
+        ("the tables stand by a plan", "tables stand"),
+        ("--embedding-workers must train on this machine", "--embedding-workers must train"),
+        ("the rows of an answer must be few", "must be few"),
+        ("numbers that all cores have alike", "all cores have alike"),
+    ],
+)
+def test_habits_are_found_in_code_only(text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.test_plain_words.ROOT", tmp_path)
+    module, page = tmp_path / "module.py", tmp_path / "page.md"
+    module.write_text(f"raise ValueError({text!r})\n", encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
+    assert [one.split("'")[1] for one in findings(module)] == [words]
+    assert findings(page) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a name stands for a path; a table stands for its rows",
+        "the tokens that are none of the words",
+        "a value that is None",
+        "must be often",
+        "--hosts must go with --run-dir",
+    ],
+)
+def test_plain_texts_are_no_habits(text: str) -> None:
+    assert not _IN_CODE.search(text)
+
+
 def test_plain_terms_hold_no_idiom() -> None:
-    assert all(term and not _IDIOM.search(term) for term in IDIOMS.values())
+    assert all(term and not _IN_CODE.search(term) for term in (IDIOMS | HABITS).values())

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.conftest import ROOT
 from tests.support.processes import PATIENCE_SECS
@@ -31,6 +31,13 @@ def test_examples_have_no_deadline() -> None:
     assert settings().deadline is None
     assert HealthCheck.too_slow in settings().suppress_health_check
     assert settings().print_blob
+
+
+def test_only_thorough_examples_are_made_smaller() -> None:
+    """A failing property of the quick profile is reported at once: shrinking takes minutes where an example takes seconds."""
+    assert Phase.shrink not in settings.get_profile("quick").phases
+    assert Phase.generate in settings.get_profile("quick").phases
+    assert Phase.shrink in settings.get_profile("thorough").phases
 
 
 def findings(source: str, name_of_file: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ InputError
 TypeMismatch
 └── UntrainableInput      a model input of a type that no part of the model takes
 DataError
-├── BadLabel              a label is none that the model's task learns
+├── BadLabel              a label is not valid for the model's task
 ├── BadFeature            a dense value is NaN or infinite, or a column is missing or of another length
 ├── BadBatch              an embedding batch with an id outside its table, or offsets that do not fit
 ├── NonFiniteLoss         training diverged
@@ -83,7 +83,7 @@ NEXT_AFTER_DIVERGENCE = "lower the learning rates and train in a fresh run direc
 
 
 class BadLabel(DataError):
-    """A label is none that the model's task learns."""
+    """A label is not valid for the model's task."""
 
 
 class BadFeature(DataError):

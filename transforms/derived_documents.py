@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Form:
-    """How a value stands in a document.
+    """How a document stores a value.
 
     Attributes:
         read: the value of a part; raises :class:`~transforms.errors.DataError`.
@@ -97,7 +97,7 @@ class Derivation:
 
     Args:
         kinds: of annotations that several classes have, such as a protocol or a union.
-        with_pairs: mappings are lists of keys and values, so that a key may be of any type.
+        with_pairs: mappings are lists of keys and values, so that a key may have any type.
         with_infinity: a number may be the text "inf".
         with_others: members of other names are passed over.
     """

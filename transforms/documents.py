@@ -197,11 +197,11 @@ class Part:
         """A text of this length that UTF-8 can encode; ``any_character`` allows lone surrogates."""
         value = self.value
         if type(value) is not str:
-            raise self.refused("a text")
+            raise self.refused("a string")
         if not least <= len(value) <= most:
-            raise self.refused(f"a text of {least} to {most} characters", value=f"{len(value)} characters")
+            raise self.refused(f"a string of {least} to {most} characters", value=f"{len(value)} characters")
         if not any_character and not value.isascii() and _SURROGATE.search(value):
-            raise self.refused("a text without lone surrogates")
+            raise self.refused("a string without lone surrogates")
         return value
 
     def name(self) -> str:

@@ -1,6 +1,6 @@
 """The one rule for names: of tables, models, clients, inputs, labels, jobs and roles. Pure.
 
-Names become parts of paths, URLs, columns and messages. So they are of ASCII, which looks alike in all of them and has one spelling
+Names become parts of paths, URLs, columns and messages. So they consist of ASCII, which looks alike in all of them and has one spelling
 (digits of other scripts have the values of ASCII's, but are other names), and never have two dots in a row, which paths give a meaning.
 """
 
@@ -29,10 +29,10 @@ def allowed_names(*, most: int = MOST_NAME) -> str:
 def check_name(text: object, what: str, *, where: str = "", most: int = MOST_NAME) -> None:
     """Raise :class:`InputError` unless a value can be the name of a ``what``."""
     if not is_name(text, most=most):
-        raise InputError(f"the name of {what} must be of letters, digits, '_', '.' and '-'", where=where, value=text,
+        raise InputError(f"the name of {what} must consist of letters, digits, '_', '.' and '-'", where=where, value=text,
                          allowed=allowed_names(most=most))  # fmt: skip
 
 
 def is_whole_number(text: str) -> bool:
-    """Whether a text is of digits 0 to 9 alone; those of other scripts are none, though Python reads them."""
+    """Whether a text has only the digits 0 to 9: digits of other scripts are refused, though Python reads them."""
     return text.isascii() and text.isdigit()

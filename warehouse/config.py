@@ -26,7 +26,7 @@ class WarehouseConfig:
         max_untried: failed attempts that did not run the component after which a task is quarantined.
         retry_backoff_secs: the longest wait before the second attempt; doubled for each further one.
         untried_backoff_secs: the same after an attempt that did not run the component, since the raw data could not be
-            read or the worker is of another release.
+            read or the worker has another release.
         client_floor_share: the minimum share of the workers for every waiting client.
         deadline_secs: the longest time that a task may wait, for clients without a deadline.
         busy_timeout_secs: how long to wait for the catalog's write lock, and for a connection.

@@ -55,7 +55,7 @@ def make_home(config: WarehouseConfig) -> None:
 
 
 def nearest_home(home: Path) -> Path | None:
-    """An existing warehouse near a home that is none: one beside it of similar name, else one in a folder above; None without one."""
+    """An existing warehouse near a home without a warehouse: one beside it of similar name, else one in a folder above; None without one."""
     beside = [one.name for one in _folders(home.parent) if _is_home(one)]
     similar = get_close_matches(home.name, beside, 1, _SIMILAR)
     if similar:

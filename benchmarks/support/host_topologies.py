@@ -48,7 +48,7 @@ REACHED: Final = ReachedShares()
 
 @dataclass(frozen=True, slots=True)
 class HostTopology:
-    """Equal hosts of equal chips. Rates are of a chip, in one direction.
+    """Equal hosts of equal chips. Rates are per chip, in one direction.
 
     Attributes:
         name: as users write it.
@@ -72,7 +72,7 @@ class HostTopology:
 
     def __post_init__(self) -> None:
         if self.hosts < 1 or self.chips_per_host < 1 or self.chips > MOST_CHIPS:
-            raise ConfigError("a topology must have a number of hosts and of chips in each", where=self.name,
+            raise ConfigError("the numbers of hosts and of chips per host must be in range", where=self.name,
                               value=(self.hosts, self.chips_per_host), allowed=f"1 to {MOST_CHIPS} chips in all")  # fmt: skip
         rates = (self.flops_per_sec, self.memory_bytes_per_sec, self.intra_bytes_per_sec, self.inter_bytes_per_sec)
         if not all(math.isfinite(rate) and rate > 0 for rate in rates):
@@ -80,7 +80,7 @@ class HostTopology:
 
     @property
     def chips(self) -> int:
-        """Those of all hosts."""
+        """The chips of all hosts."""
         return self.hosts * self.chips_per_host
 
     def exchange_secs(self, sent_bytes: float, group_hosts: int, chips_of_host: int) -> float:

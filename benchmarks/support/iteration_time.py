@@ -53,7 +53,7 @@ class TrainedModel:
 
     @property
     def activation_bytes(self) -> int:
-        """Those of all features of a chip's events."""
+        """The bytes of the activations of all features, for a chip's events."""
         return self.chip_events * self.features * self.width * _VALUE_BYTES
 
 
@@ -75,7 +75,7 @@ class TowerShape:
 
     def __post_init__(self) -> None:
         if min(self.towers, self.out_width, self.column_slices) < 1:
-            raise ConfigError("towers must have a number, a width and slices of columns", value=(self.towers, self.out_width, self.column_slices), allowed=">= 1")  # fmt: skip
+            raise ConfigError("the numbers of towers, of their columns and of their column slices must be in range", value=(self.towers, self.out_width, self.column_slices), allowed=">= 1")  # fmt: skip
         if not 1.0 <= self.compression < math.inf:
             raise ConfigError("compression must be a finite number", value=self.compression, allowed=">= 1")
 

@@ -44,7 +44,7 @@ class _Shard:
 
 
 def read_answer(data: bytes, where: str, tables: Sequence[TableFacts], cores: int) -> TorchrecAnswer:
-    """The answer at ``where`` for ``tables`` on ``cores`` cores. Raises :class:`ConfigError` for bytes that are none."""
+    """The answer at ``where`` for ``tables`` on ``cores`` cores. Raises :class:`ConfigError` for bytes that are not such a document."""
     try:
         document = DocumentField(json.loads(data.decode("utf-8")), where)
         secs = document.at("secs").number()

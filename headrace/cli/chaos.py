@@ -164,7 +164,7 @@ def _training_options(arguments: Sequence[str]) -> TrainOptions:
     given = training_values(arguments[1:])
     for name in _NO_CHAOS:
         if given[name] and given[name] != LOCAL:
-            raise InputError("chaos must be given a job that trains the data there is, and brings its own notices", where=option_name(name),
+            raise InputError("chaos cannot run a training with this option", where=option_name(name),
                              next_step="leave this option out")  # fmt: skip
     return parse_training(arguments[1:], hosts=1)
 
@@ -189,13 +189,13 @@ def _count_servers(options: ServerOptions, *, is_compared: bool) -> int:
     """The parameter servers that are started for the job. Raises :class:`InputError` for others."""
     text, workers = options.servers, options.embedding_workers
     if text and not text.isdigit():
-        raise InputError("chaos must start the parameter servers that it disturbs", where="--servers", value=text,
+        raise InputError("chaos starts the parameter servers that it disturbs: give their number", where="--servers", value=text,
                          allowed="a number of servers")  # fmt: skip
     if workers and not workers.isdigit():
-        raise InputError("chaos must start the embedding workers that it disturbs", where="--embedding-workers", value=workers,
+        raise InputError("chaos starts the embedding workers that it disturbs: give their number", where="--embedding-workers", value=workers,
                          allowed="a number of workers")  # fmt: skip
     if is_compared and options.server_updates != SUMMED:
-        raise InputError("updates must be applied in one order if weights are compared", where="--server-updates",
+        raise InputError("--compare needs updates in a fixed order", where="--server-updates",
                          value=options.server_updates, next_step="leave --compare out")  # fmt: skip
     return int(text or 0)
 

@@ -48,7 +48,7 @@ def drop(
             return
         files = None if table is None or "://" in local else _imported(local, name, table.root)
         if delete_files and table is not None and files is None:
-            raise InputError("--delete-files must be of a table that was imported into the home", where=f"table {name}",
+            raise InputError("--delete-files needs a table that was imported into the home", where=f"table {name}",
                              value=table.root, next_step="leave out --delete-files, and delete the files by hand")  # fmt: skip
         done = _drop(warehouse, local, name, yes=yes, force=force, delete_files=delete_files, why=why)
     emit(_screen(done, files, delete_files=delete_files, force=force), as_json=as_json)

@@ -52,7 +52,7 @@ def log_of(files: Sequence[str], schema: str, options: ParquetOptions) -> LogSch
     if True in kinds:
         return _parquet(found, schema, options)
     if options.given:
-        raise InputError("an option of Parquet files must go with Parquet files", where=options.given, value=paths[0],
+        raise InputError("this option needs Parquet files", where=options.given, value=paths[0],
                          next_step="set it in the schema file: docs/importing.md")  # fmt: skip
     if not schema or not Path(schema).exists():
         raise missing_schema(list(files), schema)
@@ -64,7 +64,7 @@ def _parquet(files: Sequence[FoundFile], schema: str, options: ParquetOptions) -
     from pipelines.parsing.parquet import EpochUnit, parquet_log
 
     if schema:
-        raise InputError("a schema file must be that of text files", where="--schema", value=files[0].path,
+        raise InputError("a schema file needs text files", where="--schema", value=files[0].path,
                          next_step="leave it out: Parquet files hold their types; --time-column names the time")  # fmt: skip
     levels = {str(Path(file.path).absolute()): tuple(file.folders.columns.items()) for file in files}
     return parquet_log(

@@ -73,7 +73,7 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
     values, cluster, hosts = values_of_group(options), options.cluster, options.hosts
     for name in _OF_ONE_MACHINE:
         if values[name]:
-            raise InputError("an option must not be of one machine", where=option_name(name), value=values[name],
+            raise InputError("this option needs a job on one machine", where=option_name(name), value=values[name],
                              next_step="leave it out: SIGTERM, and headrace preempt in the controller's container, give notices")  # fmt: skip
     if not options.data.version:
         raise InputError("a job on other machines must name the version of its model", where="--version",

@@ -58,7 +58,7 @@ def move(
     if not isinstance(request.servers, int):
         check_other_servers(request.servers, before.servers)
     if before.plan is not None and request.plan is None:
-        raise InputError("a training with --plan must be moved by a plan", where="--plan", value="none",
+        raise InputError("moving the tables of a training with --plan needs a plan for the new servers", where="--plan", value="none",
                          next_step=f"headrace plan make MODEL --topology ps:{request.count} --output FILE")  # fmt: skip
     files.ask(request)
     say("training takes the request between two steps, a job after a commit")
@@ -96,9 +96,9 @@ def _servers_before(files: MoveFiles, folder: str) -> TrainingServers:
     from warehouse.storage.locations import is_gcs
 
     if is_gcs(folder):
-        raise InputError("tables must be moved in training with a local run folder, got one in a bucket", where=folder,
+        raise InputError("ps move needs a training with a local run folder, got a bucket", where=folder,
                          next_step="end the job, and start it again with other --servers: it goes on from its newest commit")  # fmt: skip
     if not is_locked(files.folder):
-        raise NotFound("the training of a run whose tables are moved must run, with --servers", where=folder,
+        raise NotFound("ps move needs a running training with --servers", where=folder,
                        next_step="start it with the servers that it is to have: it goes on from its newest checkpoint")  # fmt: skip
     return files.read_state()

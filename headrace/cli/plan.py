@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trainer.tables.spec import FeatureSpec
 
 app = typer.Typer(
-    help="Plan on which core each row and column of embedding tables stands.",
+    help="Plan which core has each row and column of the embedding tables.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -132,7 +132,7 @@ def show(
     if svg:
         if report is None:
             raise InputError(
-                "a plan must have estimates to be drawn", where=plan, next_step="headrace plan make writes them"
+                "a drawing needs a plan with estimates", where=plan, next_step="headrace plan make writes them"
             )
         write_output(svg, plan_svg(found, report) + "\n", option="--svg")
     emit(plan_screen(plan, plan_fingerprint(found), found, report), as_json=as_json)
@@ -144,7 +144,7 @@ def explain(
     table: Annotated[str, typer.Argument(help="A table of the plan.")],
     as_json: AsJson = False,
 ) -> None:
-    """Explain why a table stands where it does: its statistics, the ways that it had, and its shards."""
+    """Explain the placement of a table: its statistics, the ways that were possible, and its shards."""
     from headrace.screens.plans import explain_screen
 
     found, report = _opened(plan)
@@ -160,7 +160,7 @@ def diff(
     after: Annotated[str, typer.Argument(help="The file of the other plan.")],
     as_json: AsJson = False,
 ) -> None:
-    """Compare two plans: the tables that stand elsewhere, and the share of their values that moves."""
+    """Compare two plans: the tables that move, and the share of their values that moves."""
     from headrace.screens.plans import diff_screen
     from trainer.planning.plan_changes import changes_between
 
@@ -213,7 +213,7 @@ def _tables_to_plan(
 ) -> TablesToPlan:
     """The tables of a model or of a file."""
     if bool(model) == bool(tables):
-        raise InputError("a plan must be of a model or of a file of tables", where="MODEL, --tables", value=(model, tables),
+        raise InputError("a plan needs either a model or a file of tables", where="MODEL, --tables", value=(model, tables),
                          allowed="one of them")  # fmt: skip
     if tables and run:
         raise InputError("--run must go with a model", where="--run", value=run, allowed="MODEL in place of --tables")
@@ -251,7 +251,7 @@ def _options_of(config: str) -> TrainConfig:
 
     found = TrainConfig.from_document(read_options(config, hot_rows=False), run_dir="none")
     if found.hashed:
-        raise InputError("tables of a plan must have all their rows", where="hashed, in --config", value=", ".join(found.hashed),
+        raise InputError("a plan cannot place hashed tables", where="hashed, in --config", value=", ".join(found.hashed),
                          next_step="train hashed tables without a plan: headrace train --servers N")  # fmt: skip
     return found
 
@@ -290,8 +290,8 @@ def tables_of_model(
         in_catalog = _statistics_in_catalog(connection, [one.fingerprint for one in stored])
     features = lay_out(tuple(TypedInput(one.name, one.component.type) for one in stored), options).features
     if not features:
-        raise InputError("a planned model must have an input of ids", where=f"model {name}",
-                         next_step="plans are of embedding tables")  # fmt: skip
+        raise InputError("this model has no embedding inputs: nothing to plan", where=f"model {name}",
+                         next_step="plans place embedding tables")  # fmt: skip
     of_runs = _statistics_of_runs(home, name, record.version, runs)
     known = {**in_catalog, **of_runs} if runs else {**of_runs, **in_catalog}
     component = {one.name: one.fingerprint for one in stored}

@@ -31,8 +31,8 @@ def plan_of_training(file: str, job: HostOptions | None, tpus: TpuOptions | None
     if not file:
         return None
     if job is not None and tpus is not None:
-        raise InputError("--plan must train on TPUs in this process, without a job", where="--plan, --tpu", value=file,
-                         next_step="leave --plan out")  # fmt: skip
+        raise InputError("--plan with --tpu needs a single process: remove --hosts", where="--plan, --tpu", value=file,
+                         next_step="remove --hosts, or leave --plan out")  # fmt: skip
     plan = read_plan(read_file(file, "--plan"), file)
     if job is not None:
         from trainer.run.weights.run_partition import check_hosts

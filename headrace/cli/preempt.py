@@ -60,11 +60,13 @@ def _ask_training(folder: str, role: str) -> None:
     files = MoveFiles.of_run(folder)
     state = files.read_state()
     if not is_locked(files.folder):
-        raise NotFound("a training must run", where=folder, next_step="start it: headrace train MODEL --servers …")
+        raise NotFound(
+            "the training is not running", where=folder, next_step="start it: headrace train MODEL --servers …"
+        )
     known, name = [f"s{k}" for k in range(len(state.servers))], role.removeprefix("server:")
     if name not in known:
         raise NotFound(
-            "a server must be one of the training",
+            "the training has no such server",
             where="--role",
             value=role,
             allowed=", ".join(f"server:{one}" for one in known),
@@ -82,6 +84,6 @@ def _role(text: str, status: JobStatus) -> Role:
                          allowed="host:h0, reader:r0, server:s0")  # fmt: skip
     known = {f"{one.role.kind}:{one.role.name}" for one in status.members if not one.is_leaving}
     if text not in known:
-        raise NotFound("a process must be one of the job", where="--role", value=text,
+        raise NotFound("the job has no such process", where="--role", value=text,
                        allowed=", ".join(sorted(known)) or "(none runs now)")  # fmt: skip
     return Role(RoleKind(kind), name)

@@ -49,7 +49,7 @@ def report(
         raise NotFound("the run directory must hold a checkpoint", where=folder, next_step="train first")
     config = TrainConfig.from_document(saved.identity.config, run_dir=folder)
     if config.pruning is None:
-        raise InputError("the tables of a run must be pruned to have a report", where=folder, value="a run without the option pruning",
+        raise InputError("headrace prune needs a run with pruned tables", where=folder, value="a run without the option pruning",
                          next_step='headrace train MODEL --config with {"pruning": {"budget": 0.5}}')  # fmt: skip
     kept = kept_rows_of(saved, config)
     if svg:

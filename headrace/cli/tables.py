@@ -97,12 +97,12 @@ def add(
         if is_lake(warehouse.storage, place):
             if move or outside_times != "keep":
                 option = "--move" if move else "--outside-times"
-                raise InputError("this option must be of a folder of partitions: a lake's rows are copied by their time", where=option,
+                raise InputError("this option needs a folder of partitions: a lake's rows are copied by their time", where=option,
                                  value=folder, next_step="leave it out")  # fmt: skip
             add_lake(warehouse, name, place.rstrip("/"), lake, as_json=as_json)
             return
         if lake.given:
-            raise InputError("this option must be of a lake, with its log", where=lake.given, value=folder,
+            raise InputError("this option needs a lake: a folder with a lake's log", where=lake.given, value=folder,
                              allowed="a folder with _delta_log or metadata/*.metadata.json, or iceberg://CATALOG/NAMESPACE.TABLE",
                              next_step="check the path, or leave the option out")  # fmt: skip
         with warehouse.catalog.read() as connection:

@@ -96,7 +96,7 @@ def make(
         raise InputError("an option must be in its range", where="--events, --seed, --hosts", value=(events, seed, hosts),
                          allowed="1 to 10000000, >= 0, >= 0")  # fmt: skip
     if config and strategy != STRIDED:
-        raise InputError("--config must go with strided towers: others are by the options of the run", where="--config",
+        raise InputError("--config needs --strategy strided: other strategies use the options of the run", where="--config",
                          value=config, allowed=f"--strategy {STRIDED}")  # fmt: skip
     options = TrainConfig.from_document(read_options(config), run_dir="none")
     to_plan = tables_of_model(home, model, version, options, None)
@@ -104,7 +104,7 @@ def make(
     if hosts:
         check_hosts(towers, hosts, where="--hosts")
     if svg and strategy == STRIDED:
-        raise InputError("a drawing must have points of features, which strided towers have not", where="--svg", value=strategy,
+        raise InputError("a drawing needs points of features, which strided towers do not have", where="--svg", value=strategy,
                          allowed="diverse, coherent")  # fmt: skip
     interactions, source = None, ""
     if strategy != STRIDED:
@@ -140,7 +140,7 @@ def show(
     plan = read_towers(read_file(towers, "towers"), towers)
     if svg:
         if not plan.points:
-            raise InputError("towers must have points of features to be drawn", where=towers,
+            raise InputError("a drawing needs towers with points of features", where=towers,
                              next_step="headrace towers make --strategy diverse writes them")  # fmt: skip
         write_output(svg, towers_svg(plan) + "\n", option="--svg")
     emit(towers_screen(towers, plan), as_json=as_json)

@@ -138,7 +138,7 @@ def _model(
     inputs = tuple(TypedInput(one.name, one.component.type) for one in stored)
     run = TrainConfig.from_document(options, run_dir="none")
     if not any(one.type.buckets for one in inputs):
-        raise InputError("a checked model must have an input of ids", where=f"model {name}",
+        raise InputError("this model has no embedding inputs: nothing to check", where=f"model {name}",
                          next_step="TPU slices are checked for their embedding tables")  # fmt: skip
     checked = CheckedModel(inputs, run, heads_of(record.target), events or run.batch_rows, pipelined)
     return checked, record.version, known

@@ -178,7 +178,7 @@ COMMAND = CommandInfo("train", cls=TrainCommand, callback=train)
 def _check_placement(
     settings: TrainConfig, *, is_served: bool, hosts: int, plan: PartitionPlan | None, has_towers: bool
 ) -> None:
-    """Raise for hashed and pruned tables where they cannot be, also for a run that goes on."""
+    """Raise for hashed and pruned tables in an unsupported placement, also for a run that continues."""
     from trainer.run.preparation.preparation import check_placement
 
     check_placement(settings, is_served=is_served, hosts=hosts, plan=plan, has_towers=has_towers)
@@ -188,7 +188,7 @@ def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -
     from warehouse.tables.manifests import get_table
 
     if solution.target.kind != "binary":
-        raise InputError("a baseline must be of a model with a binary label",
+        raise InputError("--baseline needs a model with a binary label",
                          where=f"--baseline {column}", value=f"a {solution.target.kind} label",
                          next_step="leave --baseline out")  # fmt: skip
     with warehouse.catalog.read() as connection:

@@ -57,7 +57,7 @@ def served_row(before: Statuses, after: Statuses, events: int) -> ServedRow | No
 
 
 def pruned_row(tables: tuple[KeptImportance, ...]) -> PrunedRow:
-    """What the rows are worth that pruned tables keep."""
+    """The share of importance that the kept rows of pruned tables have."""
     from headrace.screens.training_figures import PrunedRow
 
     shares = [one.importance_share for one in tables if one.rows_for_most]

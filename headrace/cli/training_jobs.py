@@ -172,7 +172,7 @@ class _Job:
         saved = self._prepared.saved
         if self._plan is None and saved is not None and saved.partition is not None and saved.partition.tables:
             say(
-                "the tables of the newest commit stand by a plan: this job spreads their rows over its hosts; --plan goes on by it"
+                "the newest commit has a plan for its tables: this job spreads their rows over its hosts; --plan continues with the plan"
             )
 
     @property

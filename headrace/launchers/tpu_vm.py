@@ -58,7 +58,7 @@ def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
     topology = job.topology
     if not topology.vm_type:
         with_api = ", ".join(one.name for one in GENERATIONS if one.vm_type)
-        raise InputError("a slice without a cluster must be of a generation that the TPU API has", where="--topology",
+        raise InputError("--launcher tpu-vm needs a TPU generation that the TPU API offers", where="--topology",
                          value=str(topology), allowed=with_api, next_step="use --launcher gke")  # fmt: skip
     project = [f"--project={place.project}"] if place.project else []
     slice_ = shlex.join([job.name, f"--zone={place.zone}", *project])

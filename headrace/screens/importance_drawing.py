@@ -12,7 +12,7 @@ _MOST_TABLES = 12
 
 
 def importance_svg(tables: Sequence[KeptImportance]) -> str:
-    """The drawing of the tables with the most seen rows; a dot stands where a table's kept rows end."""
+    """The drawing of the tables with the most seen rows; a dot marks where a table's kept rows end."""
     shown = sorted((one for one in tables if one.seen_rows), key=lambda one: (-one.seen_rows, one.name))[:_MOST_TABLES]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" '

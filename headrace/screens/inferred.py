@@ -80,7 +80,7 @@ class SchemaText:
     text: str
 
     def line(self) -> str:
-        """The lines of the file, which may be of any length."""
+        """The lines of the file, which may have any length."""
         return self.text.rstrip("\n")
 
 

@@ -116,7 +116,7 @@ class ShardRow:
 
 @dataclass(frozen=True, slots=True)
 class ExplainScreen:
-    """Why a table stands where it does."""
+    """Why a table is placed as it is."""
 
     table: str
     partition: str
@@ -160,7 +160,7 @@ class ExplainScreen:
 
 
 def explain_screen(plan: PartitionPlan, table: TablePlan, report: PlanReport | None) -> ExplainScreen:
-    """Why ``table`` stands where it does."""
+    """Why ``table`` is placed as it is."""
     facts = None if report is None else next((one for one in report.tables if one.name == table.name), None)
     mean = sum(one.secs for one in report.cores) / plan.cores if report is not None else 0.0
     shards = tuple(

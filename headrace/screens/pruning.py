@@ -23,7 +23,7 @@ class PruningScreen:
         epochs, steps: of its newest checkpoint.
         rounds: rounds of pruning until then.
         budget: the share of the weights that there is memory for.
-        tables: what the rows of each table are worth.
+        tables: for each table the share of importance that its kept rows have.
         unpruned_share: the share of the weights that occurs, if all of it is kept; None: rows were pruned.
         drawing: the file of the curves; empty: none was asked for.
     """

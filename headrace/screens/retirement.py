@@ -46,7 +46,7 @@ class RetirementScreen:
         done = self.retirement
         alone = f"{many(done.queued_tasks, 'queued task')} of this model only {'is' if done.queued_tasks == 1 else 'are'} not computed"
         others = f"; {many(done.shared_tasks, 'more task')} of other models too stay" if done.shared_tasks else ""
-        return (alone if done.queued_tasks else "no queued task is of this model only") + others
+        return (alone if done.queued_tasks else "no queued task belongs to this model only") + others
 
     def _memos(self) -> str:
         done = self.retirement

@@ -258,7 +258,7 @@ class TrainedScreen:
         calibrations: by label, the map of predictions after training, in words; empty without the option ``calibration``.
         placement: how a plan, or towers, divide the weights; None without them.
         served: what parameter servers have answered; None without them, or if they were away.
-        kept: what the rows are worth that a pruned run keeps; None for another run.
+        kept: the share of importance that the kept rows of a pruned run have; None for another run.
     """
 
     model: str

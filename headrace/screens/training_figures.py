@@ -59,7 +59,7 @@ class ServedRow:
 
 @dataclass(frozen=True, slots=True)
 class PrunedRow:
-    """What the rows are worth that pruned tables keep.
+    """The share of importance that the kept rows of pruned tables have.
 
     Attributes:
         kept_rows, seen_rows: of all tables: rows with memory, and rows that training has looked up.

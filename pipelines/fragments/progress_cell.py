@@ -36,7 +36,7 @@ class Position:
     Attributes:
         phase: What it does.
         step: The number of the step in the plan.
-        single_component: The component that the plan is of; None for a plan of all components.
+        single_component: The one component of the plan; None for a plan of all components.
     """
 
     phase: Phase = Phase.IDLE
@@ -73,7 +73,7 @@ class ProgressCell:
         self.enter(Phase.RUNNING, step)
 
     def select_component(self, which: int | None) -> None:
-        """Set the component that the next plans are of; None for all."""
+        """Set the one component of the next plans; None for all."""
         self._component = 0 if which is None else which + 1
 
     @property

@@ -95,7 +95,7 @@ def memoize_fragment(
     """Compute every component of ``work`` and write those that succeed to one file, whole or not at all.
 
     The memo file depends on the components and the raw columns' bytes only. A component fails alone if its operators
-    raise, if a raw column that it reads is unreadable or has changed since it was registered, or if its operators are of
+    raise, if a raw column that it reads is unreadable or has changed since it was registered, or if its operators belong to
     another release. Raises :class:`~transforms.errors.StorageError` when the memo file cannot be written.
     """
     cell = cell or ProgressCell()

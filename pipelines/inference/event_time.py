@@ -132,7 +132,7 @@ def _of_column(guess: ColumnGuess, unsure: tuple[str, ...] = ()) -> EventTime:
         unsure += (f"{lost:,} of {guess.rows:,} rows {are} rejected: no plausible time{_such_as(guess, reading)}",)
     if reading.first_us < _DAY_US and reading.last_us > _ZERO_YEARS * 365 * _DAY_US:
         unsure += (
-            'the first times are of 1970-01-01; if 0 means a missing time, "from": "1971-01-01" in "time" rejects them',
+            'the first times are in 1970-01-01; if 0 means a missing time, "from": "1971-01-01" in "time" rejects them',
         )
     return EventTime(LogTime(guess.column.name, reading.column.unit), guess, reading, (*unsure, *reading.unsure))
 

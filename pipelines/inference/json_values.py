@@ -108,7 +108,7 @@ def _guess(name: str, values: Sequence[object], log: _Log) -> ColumnGuess:
         guess = _strings(name, texts, log)
         if guess.column.dtype is not DType.STRING and guess.column.unit != "iso8601":
             return guess
-    return _json_text(name, values, "the values are of several types and are kept as JSON text")
+    return _json_text(name, values, "the values have several types and are kept as JSON text")
 
 
 def _numbers(name: str, texts: Sequence[str], log: _Log) -> ColumnGuess:
@@ -184,7 +184,7 @@ def _list(name: str, items: Sequence[object], values: Sequence[object]) -> Colum
         column = _list_of(name, texts, DType.TIMESTAMP)
         column, unsure = (LogColumn(name, DType.STRING, is_list=True), unsure) if column is None else (column, ())
     if column is None:
-        said = "the lists hold nulls" if type(None) in kinds else "the items of the lists are of several types"
+        said = "the lists hold nulls" if type(None) in kinds else "the items of the lists have several types"
         return _json_text(name, values, f"{said}: they are kept as JSON text" if kinds - {dict, list} else
                           "" if kinds else "every list in the sample is empty: it is kept as JSON text")  # fmt: skip
     return ColumnGuess(column, unsure=unsure, examples=_examples(items), distinct=_distinct(items))

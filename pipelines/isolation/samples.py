@@ -30,7 +30,7 @@ _MOST_EVENTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A component that fails over a fragment of ``rows`` events; ``work`` is of this component alone, as JSON."""
+    """A component that fails over a fragment of ``rows`` events; ``work``: of this component alone, as JSON."""
 
     home: str
     work: str

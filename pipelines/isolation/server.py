@@ -187,7 +187,7 @@ class _Server:
     def _become_child(self, child: ModuleType, connection_fd: int, cell_fd: int, server_pid: int) -> None:
         code = 1
         try:
-            os.setsid()  # processes that it starts are of its group and end with it
+            os.setsid()  # processes that it starts belong to its group and end with it
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.dup2(2, 1)  # output of a user's function is not the worker's output

@@ -273,7 +273,7 @@ def with_offsets(change):
         (with_offsets(lambda offsets: offsets.__setitem__((1, 2), 0)), "offsets must ascend", "feature b, event 2"),
         (with_offsets(lambda offsets: offsets.__setitem__((-1, -1), 2**40)), "offsets must ascend", "feature g, event 6"),
         (with_offsets(lambda offsets: offsets.__setitem__((0, 0), 1)), "offsets must ascend", "feature a, event 0"),
-        (replace(GOOD, ids=GOOD.ids.astype(np.float32)), "int32 or int64 ids", ""),
+        (replace(GOOD, ids=GOOD.ids.astype(np.float32)), "ids must be int32 or int64", ""),
         (replace(GOOD, offsets=GOOD.offsets[:-1]), "offsets for every feature", ""),
         (replace(GOOD, weights=np.ones(len(GOOD.ids))), "float32 weight for every id", ""),
         (replace(GOOD, weights=np.ones(2, np.float32)), "float32 weight for every id", ""),

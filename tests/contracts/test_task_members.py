@@ -268,7 +268,7 @@ FAULTS = {
     "3 of its memos are over another fragment": another_fragment,
     "3 of its memos have another state": lambda warehouse: broken(warehouse, state="DROPPED"),
     "it has no memos": no_memos,
-    "its fragment is of another table or partition": lambda warehouse: broken(warehouse, partition="else"),
+    "its fragment belongs to another table or partition": lambda warehouse: broken(warehouse, partition="else"),
 }
 
 

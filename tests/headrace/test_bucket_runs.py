@@ -116,16 +116,16 @@ def test_holds_and_notices_find_the_job_folder(tmp_path: Path, capsys: pytest.Ca
     assert not home.exists()
     home.mkdir()
     assert run(["holds", "release", RUN, "--home", str(home)]) == 4
-    assert "a run must have a job" in capsys.readouterr().err
+    assert "this run has no job" in capsys.readouterr().err
     assert run(["preempt", RUN, "--home", str(home)]) == 4
-    assert "a run must have a job" in capsys.readouterr().err
+    assert "this run has no job" in capsys.readouterr().err
     assert run(["preempt", RUN, "--home", "gs://bucket/home"]) == 2
     assert "the home must be a local folder" in capsys.readouterr().err
     files = hold(job_folder(RUN, str(home)))
     assert run(["holds", "ls", "--home", str(home), "--json"]) == 0
     assert [row["run"] for row in json.loads(capsys.readouterr().out)["holds"]] == [str(files.root)]
     assert run(["preempt", RUN, "--home", str(home)]) == 6, "no controller runs"
-    assert "the controller of a job must run" in capsys.readouterr().err
+    assert "the controller of the job is not running" in capsys.readouterr().err
     assert run(["holds", "release", RUN, "--home", str(home), "--json"]) == 0
     assert REASON in capsys.readouterr().out
 

@@ -79,7 +79,7 @@ def test_a_plan_of_hashed_tables_is_refused(hashed, tmp_path):
         tmp_path / "plan.json",
         status=2,
     )
-    assert "tables of a plan must have all their rows" in found.err
+    assert "a plan cannot place hashed tables" in found.err
 
 
 def test_one_process_has_the_bits_of_one_server_also_after_stops(hashed, tmp_path):
@@ -125,7 +125,7 @@ def test_a_run_that_goes_on_has_the_bits_of_one_that_was_never_stopped(hashed, t
     refused = hashed(
         "model", "export", "first", "--output", tmp_path / "saved", "--trained", tmp_path / "whole", status=2
     )
-    assert "the tables of an exported model must have all their rows" in refused.err
+    assert "a SavedModel cannot hold hashed tables" in refused.err
 
 
 @pytest.mark.slow

@@ -53,10 +53,10 @@ def test_jobs_are_queued_listed_and_stopped(headrace, tmp_path):
         (("submit", "--", "train", "ctr", "--host", "1"), 2, "No such option"),
         (("submit", "--", "train", "ctr", "--hosts", "many"), 2, "a valid integer"),
         (("submit", "--name", "7", "--", "train", "ctr"), 2, "must begin with a letter"),
-        (("submit", "--name", "a..b", "--", "train", "ctr"), 2, "must be of letters, digits"),
+        (("submit", "--name", "a..b", "--", "train", "ctr"), 2, "must consist of letters, digits"),
         (("submit", "--slots", "-1", "--", "train", "ctr"), 2, "at least one slot"),
-        (("show", "ctr"), 4, "one of the fleet"),
-        (("stop", "ctr"), 4, "one of the fleet"),
+        (("show", "ctr"), 4, "has no such job"),
+        (("stop", "ctr"), 4, "has no such job"),
         (("run", "--slots", "0"), 2, "at least one slot"),
     ],
 )

@@ -118,7 +118,7 @@ def test_files_that_import_different_modules_of_one_name_are_refused(tmp_path):
     paths = [model_in(tmp_path / folder, folder, "import words_of_model\n") for folder in ("a", "b")]
     for folder in ("a", "b"):
         (tmp_path / folder / "words_of_model.py").write_text(f"WORD = {folder!r}\n", encoding="utf-8")
-    with pytest.raises(ModelFileError, match="one module of a name") as refused:
+    with pytest.raises(ModelFileError, match="different modules of one name") as refused:
         chosen_models(paths)
     assert "words_of_model" in str(refused.value.value)
     del sys.modules["words_of_model"]

@@ -36,13 +36,13 @@ def test_a_run_that_does_not_train_is_refused(served, tmp_path):  # noqa: F811
     run = tmp_path / "run"
     run.mkdir()
     found = served("ps", "move", run, "--servers", 2, status=4).err
-    assert "the training of a run whose tables are moved must run, with --servers" in found
+    assert "ps move needs a running training with --servers" in found
     assert "it goes on from its newest checkpoint" in found
 
 
 def test_a_run_in_a_bucket_is_refused_with_the_next_step(served):  # noqa: F811
     found = served("ps", "move", "gs://bucket/run", "--servers", 2, status=2).err
-    assert "tables must be moved in training with a local run folder, got one in a bucket" in found
+    assert "ps move needs a training with a local run folder, got a bucket" in found
     assert "start it again with other --servers" in found
 
 
@@ -53,8 +53,8 @@ def test_a_run_in_a_bucket_is_refused_with_the_next_step(served):  # noqa: F811
         ("9" * 5000, "--servers must be a number of processes, or addresses"),
         ("here", "an address must be host:port"),
         ("127.0.0.1:2,127.0.0.1:2", "the addresses of servers must be different"),
-        ("127.0.0.1:2,127.0.0.1:1", "to other servers than those that have them"),
-        ("3", "must be moved by a plan"),
+        ("127.0.0.1:2,127.0.0.1:1", "other servers than the current ones"),
+        ("3", "needs a plan for the new servers"),
     ],
 )
 def test_servers_that_cannot_be_are_refused(served, tmp_path, servers, problem):  # noqa: F811

@@ -53,7 +53,7 @@ def test_groups_have_the_values_of_the_arguments() -> None:
         (["--wire-ids", "plain"], "--wire-ids must go with --servers"),
         (["--servers", "2", "--wire-ids", "odd"], "--wire-ids must be a known encoding"),
         (["--export-quantize", "int8"], "--export-quantize must go with --export"),
-        (["--zone", "a"], "an option must be one of the launcher"),
+        (["--zone", "a"], "this option needs another launcher"),
         (["--max-ids", "0"], "--max-ids must be >= 1"),
     ],
 )

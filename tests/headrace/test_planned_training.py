@@ -31,7 +31,7 @@ def planned(submitted, tmp_path):
         (("--hosts", 3), "a plan must have a core for each host of the job", "headrace plan make MODEL --topology cpu:3"),
         (("--hosts", 2, "--least-hosts", 1), "a plan must have a core for each host of the job", "leave --least-hosts out"),
         (("--follow",), "a plan must have a core for each host of the job", "or --hosts 2"),
-        (("--launcher", "gke", "--topology", "v5p:2x2x1", "--run-dir", "gs://b/r", "--images", "i", "--version", 1), "an option must not be of one machine", "leave it out"),
+        (("--launcher", "gke", "--topology", "v5p:2x2x1", "--run-dir", "gs://b/r", "--images", "i", "--version", 1), "this option needs a job on one machine", "leave it out"),
     ],
 )  # fmt: skip
 def test_a_plan_that_a_job_cannot_follow_is_refused(planned, options, problem, next_step):
@@ -79,7 +79,7 @@ def test_a_plan_trains_in_one_process_and_in_a_job(planned, tmp_path):
     (tmp_path / "moved.json").write_bytes(plan_bytes(PartitionPlan(2, (moved, *rest))))
     answer = planned("train", "first", "--config", planned.options, "--hosts", 2, "--run-dir", tmp_path / "job", "--plan",
                      tmp_path / "moved.json", status=2)  # fmt: skip
-    assert "a run must go on by the plan of its newest commit, got another one" in answer.err
+    assert "a run must continue with the plan of its newest commit, got another plan" in answer.err
     assert "headrace ckpt reshard" in answer.err
     document = json.loads((tmp_path / "job" / "job" / "job.json").read_text())
     assert document["partition"]
@@ -160,7 +160,7 @@ def test_a_slice_trains_with_the_stacks_of_a_plan_and_says_the_rest(planned, tmp
     limits = engines[1].settings.default_max_ids
     assert f"limits of SparseCore are {limits} ids" in again.err
     err = planned(*arguments, "--launcher", "remote", "--hosts", 1, "--listen", "127.0.0.1:0", status=2).err
-    assert "--plan must train on TPUs in this process" in err
+    assert "--plan with --tpu needs a single process" in err
 
 
 def test_a_plan_for_sparse_cores_has_the_limits_of_their_buffers(planned, tmp_path):
@@ -219,7 +219,7 @@ def towers(planned, tmp_path):
             "a job by towers must be trained without a plan",
             "leave --towers or --plan out",
         ),
-        (("--hosts", 3, "--least-hosts", 2), "must stay as many", "leave --least-hosts out"),
+        (("--hosts", 3, "--least-hosts", 2), "needs a fixed number of hosts", "leave --least-hosts out"),
         (("--hosts", 1), "towers must be at most as many as hosts", "join towers"),
     ],
 )

@@ -138,7 +138,7 @@ def test_statistics_of_a_run_change_the_plan_of_each_model_with_the_feature(subm
 @pytest.mark.parametrize(
     ("arguments", "status", "problem"),
     [
-        (("make", "--topology", "cpu:4"), 2, "a plan must be of a model or of a file of tables"),
+        (("make", "--topology", "cpu:4"), 2, "a plan needs either a model or a file of tables"),
         (("make", "--tables", "tables.json", "--topology", "cpu:4", "--run", "x"), 2, "--run must go with a model"),
         (("make", "--tables", "none.json", "--topology", "cpu:4"), 2, "the file must be readable"),
         (("make", "--tables", "plan.json", "--topology", "cpu:4"), 2, "a document must hold 'dim', got none"),
@@ -153,7 +153,7 @@ def test_statistics_of_a_run_change_the_plan_of_each_model_with_the_feature(subm
             2,
             "an option must be in its range",
         ),
-        (("hot",), 2, "a plan must be of a model or of a file of tables"),
+        (("hot",), 2, "a plan needs either a model or a file of tables"),
         (("hot", "--tables", "tables.json", "--share", "1.5"), 2, "an option must be in its range"),
         (("hot", "--tables", "tables.json", "--memory", "x"), 2, "a size must be a number of bytes or have a unit"),
         (("show", "tables.json"), 2, "a document must hold 'format', got none"),

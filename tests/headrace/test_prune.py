@@ -86,7 +86,7 @@ def test_a_run_is_named_by_its_folder_its_model_or_both(cli, run, tmp_path):
 def test_other_runs_are_refused(cli, tmp_path):
     data = Synthetic(1, 50)
     train(data.solution, data.read, config(tmp_path / "whole"))
-    assert "must be pruned" in cli("prune", "report", tmp_path / "whole", status=2).err
+    assert "needs a run with pruned tables" in cli("prune", "report", tmp_path / "whole", status=2).err
     (tmp_path / "empty").mkdir()
     assert "must hold a checkpoint" in cli("prune", "report", tmp_path / "empty", status=4).err
 

@@ -55,7 +55,7 @@ def assert_equal_runs(one: Path, other: Path) -> None:
         (("--servers", "2", "--tpu", "local"), "tables on servers must be trained without TPUs"),
         (
             ("--servers", "2", "--launcher", "remote"),
-            "--servers must be the addresses of servers that are started elsewhere",
+            "--servers with --launcher remote needs the addresses of running servers",
         ),
         (("--servers", "2", "--server-updates", "some"), "--server-updates must be summed or each"),
         (("--server-ca", "file"), "--server-ca must go with --servers"),

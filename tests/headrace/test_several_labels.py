@@ -48,7 +48,7 @@ def test_several_labels_from_the_model_file_to_scores(cli, small_log, tmp_path):
     out = cli(*train).out
     assert "click, " in out
     assert "calibration" in out
-    assert "baseline must be" in cli(*train, "--baseline", "price", status=2).err
+    assert "baseline needs" in cli(*train, "--baseline", "price", status=2).err
     assert "click auc" in cli("ckpt", "show", tmp_path / "run").out
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps({**OPTIONS, "task_weights": {"clik": 1}}), encoding="utf-8")

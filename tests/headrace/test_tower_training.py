@@ -20,7 +20,7 @@ def test_a_model_with_towers_is_trained_and_scored(submitted, tmp_path):
         file.write_text(json.dumps({**OPTIONS, "tower_modules": modules}), encoding="utf-8")
 
     for towers, words in (
-        ([["overlap"], ["user"], ["price"]], "towers must be at most as many as features of ids"),
+        ([["overlap"], ["user"], ["price"]], "the number of towers must be at most the number of embedding inputs"),
         ([["overlap"]], "each feature of ids must be in a tower"),
         ([["overlap", "user", "price"]], "a tower must name features of ids"),
         ([["overlap"], ["user", "overlap"]], "a feature must be in one tower"),

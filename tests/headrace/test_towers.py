@@ -137,7 +137,7 @@ BAD_INPUT = [
     (("make", "second", "--towers", "2", "--strategy", "other"), 2, "a known word"),
     (("make", "second", "--towers", "2", "--balance", "other"), 2, "a known word"),
     (("make", "second", "--towers", "2", "--events", "0"), 2, "in its range"),
-    (("make", "second", "--towers", "2", "--config", "x"), 2, "--config must go with strided"),
+    (("make", "second", "--towers", "2", "--config", "x"), 2, "--config needs --strategy strided"),
     (("make", "second", "--towers", "2", "--strategy", "strided", "--svg", "x.svg"), 2, "points of features"),
     (("make", "second", "--towers", "2"), 4, "must hold a checkpoint"),
     (("make", "none", "--towers", "2"), 4, "none"),
@@ -156,7 +156,8 @@ def test_strided_towers_need_no_run(submitted, tmp_path, monkeypatch):
     made = submitted("towers", "make", "second", "--towers", "2", "--hosts", "4", "--strategy", "strided", "--output", "strided.json")  # fmt: skip
     check_golden("towers_make_strided", made.out)
     assert (
-        "points of features to be drawn" in submitted("towers", "show", "strided.json", "--svg", "x.svg", status=2).err
+        "needs towers with points of features"
+        in submitted("towers", "show", "strided.json", "--svg", "x.svg", status=2).err
     )
     assert "a document must hold 'format'" in _refused(submitted, tmp_path, b"{}")
     assert "must be JSON" in _refused(submitted, tmp_path, b"{")

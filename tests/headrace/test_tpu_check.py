@@ -55,7 +55,7 @@ def test_without_the_compiler_tables_and_the_next_step_are_shown(submitted, tmp_
     ("arguments", "status", "problem"),
     [
         (("second", "--topology", "v9:2x2"), 2, "a topology must be a TPU generation"),
-        (("second", "--topology", "v5e:2x2"), 2, "generation with SparseCores"),
+        (("second", "--topology", "v5e:2x2"), 2, "must have SparseCores"),
         (("none", "--topology", "v6e:2x2"), 4, "no such model"),
         (("second", "--topology", "v6e:2x2", "--events", 7), 2, "multiple of its SparseCores"),
         (("second", "--topology", "v6e:2x2", "--max-ids", 0), 2, "default_max_ids"),
@@ -68,7 +68,7 @@ def test_what_cannot_be_checked_is_one_clear_error(submitted, arguments, status,
 
 def test_no_slice_is_checked_beside_one_that_cannot_be(submitted):
     err = submitted("tpu", "check", "second", "--topology", "v6e:2x2", "--topology", "v5e:2x2", status=2).err
-    assert "generation with SparseCores" in err
+    assert "must have SparseCores" in err
     assert "checking" not in err
 
 

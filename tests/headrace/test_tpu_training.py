@@ -80,10 +80,10 @@ def test_a_machine_without_tpus_is_one_clear_error(submitted, tmp_path):
         (["--max-ids", "512"], {}, "--max-ids must go with --tpu"),
         (["--tpu", "local", "--max-unique-ids", "0"], {}, "--max-unique-ids must be >= 1"),
         (["--tpu", "local"], {"engine": "cpu"}, "--tpu must go with the tpu engine"),
-        (["--tpu", "local", "--hosts", "2"], {}, "must train in this process"),
-        (["--follow"], {"engine": "tpu"}, "must train in this process"),
+        (["--tpu", "local", "--hosts", "2"], {}, "needs a single process"),
+        (["--follow"], {"engine": "tpu"}, "needs a single process"),
         (["--launcher", "remote", "--hosts", "2", "--tpu", "local"], {}, "a job on TPUs must have one host"),
-        (["--launcher", "remote", "--hosts", "1", "--tpu", "my-slice"], {}, "the TPUs of their machines"),
+        (["--launcher", "remote", "--hosts", "1", "--tpu", "my-slice"], {}, "the TPUs of each host"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_go_together_are_refused_before_anything_is_read(

@@ -122,8 +122,8 @@ def test_a_member_of_a_later_release_may_be_absent() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"name": 3}, "name of the thing must be a text, got 3"),
-        ({"name": "\ud800"}, "name of the thing must be a text without lone surrogates"),
+        ({"name": 3}, "name of the thing must be a string, got 3"),
+        ({"name": "\ud800"}, "name of the thing must be a string without lone surrogates"),
         ({"sha": "0F" * 32}, "sha of the thing must be 64 hexadecimal digits"),
         ({"count": 256}, "count of the thing must be a whole number from 0 to 255, got 256"),
         ({"count": True}, "count of the thing must be a whole number"),

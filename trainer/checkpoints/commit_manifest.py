@@ -116,7 +116,7 @@ class CommitManifest:
     Attributes:
         document: the checkpoint's document, without the ledger, which the parts hold.
         parts: the parts by rank, or by core of ``partition``.
-        partition: of a commit by a plan, where its tables stand; it may name no table. None: row r of each table is in the part of
+        partition: of a commit with a plan, the placement of its tables; it may name no table. None: row r of each table is in the part of
             rank r modulo their number.
     """
 
@@ -180,7 +180,7 @@ def check_parts(commit: Commit, hosts: Sequence[str], parts: Sequence[tuple[Part
     _check_same_state(commit, len(hosts), parts)
     _check_ledgers(commit, parts)
     if planned := sorted({manifest.part.partition for _, manifest in parts} - {""}):
-        raise TornCheckpoint("a part must be of a job without a plan, got one of a plan", where=f"commit {commit.epochs}",
+        raise TornCheckpoint("a part of a job without a plan must have no plan, got a part with a plan", where=f"commit {commit.epochs}",
                              value=planned[0][:12], next_step="train the epoch again from the last commit")  # fmt: skip
     tables = {tuple(array.name for array in manifest.arrays if _is_shared(array.name)) for _, manifest in parts}
     if len(tables) != 1:
@@ -192,12 +192,12 @@ def check_planned_parts(
 ) -> None:
     """As :func:`check_parts`, for the parts of hosts that train by a plan."""
     if len(hosts) != plan.cores:
-        raise TornCheckpoint("a commit by a plan must be of a host for each core", where=f"commit {commit.epochs}",
+        raise TornCheckpoint("a commit with a plan must have one host per core of the plan", where=f"commit {commit.epochs}",
                              value=f"{len(hosts)} hosts", allowed=str(plan.cores))  # fmt: skip
     fingerprint = plan_fingerprint(plan)
     for name, manifest in parts:
         if manifest.part.partition != fingerprint:
-            raise TornCheckpoint("a part must be of the plan by which its job trains, got another", where=name.folder,
+            raise TornCheckpoint("a part must have the plan of its job, got another plan", where=name.folder,
                                  value=manifest.part.partition[:12] or "none", allowed=fingerprint[:12],
                                  next_step="train the epoch again from the last commit")  # fmt: skip
     _check_ledgers(commit, parts)
@@ -229,10 +229,12 @@ def check_shards(commit: Commit, plan: PartitionPlan, parts: Sequence[tuple[Part
 def _check_same_state(commit: Commit, ranks: int, parts: Sequence[tuple[PartName, PartManifest]]) -> None:
     steps = {manifest.part.step for _, manifest in parts}
     if len(steps) != 1:
-        raise TornCheckpoint("all parts of a commit must be of one step, got several", where=f"commit {commit.epochs}",
+        raise TornCheckpoint("all parts of a commit must have the same step, got several steps", where=f"commit {commit.epochs}",
                              value=sorted(steps))  # fmt: skip
     if len({manifest.part.plan for _, manifest in parts}) != 1:
-        raise TornCheckpoint("all parts of a commit must be of one plan, got several", where=f"commit {commit.epochs}")
+        raise TornCheckpoint(
+            "all parts of a commit must have the same plan, got several plans", where=f"commit {commit.epochs}"
+        )
     for rank, (name, manifest) in enumerate(parts):
         _check_part(commit, ranks, rank, name, manifest)
 

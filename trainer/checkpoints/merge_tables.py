@@ -13,7 +13,7 @@ from transforms.arrays import Array
 def merge_rows(of_hosts: Sequence[Array], where: str) -> tuple[Array, list[Array]]:
     """All rows of a table ascending, int64, and for each host the places of its rows among them.
 
-    Raises :class:`TornCheckpoint` unless every row is of one host.
+    Raises :class:`TornCheckpoint` unless every row is in the part of one host.
     """
     for rows in of_hosts:
         check_rows(rows, where)

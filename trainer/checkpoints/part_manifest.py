@@ -83,7 +83,7 @@ def check_moments(part: HostPart, moments: Iterable[tuple[str, Moment]], where: 
     for name, moment in moments:
         if moment != part.moment:
             raise TornCheckpoint(
-                "all arrays of a part must be of one moment, got weights and slots of different ones",
+                "all arrays of a part must have its attempt and step, got arrays of different steps",
                 where=f"{where}: {name}",
                 value=f"attempt {moment.attempt}, step {moment.step}",
                 allowed=f"attempt {part.attempt}, step {part.step}",

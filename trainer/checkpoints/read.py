@@ -61,7 +61,7 @@ class Checkpoint:
         document: the run's progress and identity.
         arrays: by name, read-only.
         digest: SHA-256 of its manifest, hence of all its bytes.
-        partition: where the tables stand in its parts, by a plan.
+        partition: the plan of the tables in its parts.
     """
 
     path: str

@@ -27,7 +27,7 @@ _ATTEMPT = re.compile("attempt-([0-9]{6,18})")
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Which commits are kept: those that any rule keeps.
+    """A retention policy: a commit stays if any rule keeps it.
 
     Attributes:
         newest: so many of the newest.
@@ -199,7 +199,7 @@ def _remove_parts(
 
 
 def _remove_plans(files: RunFiles, plans: frozenset[str]) -> list[str]:
-    """Remove those of the plans that are stored."""
+    """Remove the stored ones of these plans."""
     removed = [f"{PLANS}/{name}" for name in files.folders(PLANS) if name in plans] if plans else []
     for folder in removed:
         files.remove(folder)

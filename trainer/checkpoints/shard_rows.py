@@ -45,7 +45,7 @@ def places_of(rows: Array, slice_: Slice) -> Array:
 
 
 def check_in_shard(rows: Array, slice_: Slice, place: int, where: str) -> None:
-    """Raises :class:`TornCheckpoint` unless all rows are of the shard at a place of a slice."""
+    """Raises :class:`TornCheckpoint` unless all rows belong to the shard at a place of a slice."""
     if len(rows) and (rows.min() < 0 or (places_of(rows, slice_) != place).any()):
         raise TornCheckpoint("a shard must hold rows of its own, got others", where=where)
 

@@ -94,7 +94,7 @@ class StoredSlice:
     slice_: Slice | None = None
 
     def check(self, shard: StoredShard, rows: Array, where: str) -> None:
-        """Raises :class:`TornCheckpoint` unless the rows are of the shard."""
+        """Raises :class:`TornCheckpoint` unless all rows belong to the shard."""
         if self.slice_ is not None:
             check_in_shard(rows, self.slice_, shard.place, where)
 
@@ -124,7 +124,7 @@ class StoredCommit:
         digest: SHA-256 of its manifest.
         state: the file of the document, for a checkpoint of one folder.
         names: of the parts.
-        partition: of a commit by a plan, where its tables stand.
+        partition: of a commit with a plan, the placement of its tables.
     """
 
     epochs_done: int

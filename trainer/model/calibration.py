@@ -309,5 +309,5 @@ def _end_slopes(points: Points) -> tuple[float, float]:
 def _pair(field: DocumentField) -> tuple[float, float]:
     items = field.items()
     if len(items) != 2:
-        raise TornCheckpoint("a document's value must be two numbers, got another list", where=field.place)
+        raise TornCheckpoint("expected two numbers, got another list", where=field.place)
     return items[0].number(), items[1].number()

@@ -48,5 +48,5 @@ class Dcn:
         return self._last(tf.concat([crossed, self._deep(first, training=training)], axis=1), training=training)
 
     def penalties(self) -> Sequence[Any]:
-        """None."""
+        """This network has no regularization losses."""
         return ()

@@ -90,7 +90,7 @@ class DenseModel:
         self._forward = Traced(self._predict_step, shapes[:3])
 
     def _places_of_units(self) -> list[int]:
-        """Where, among the trained variables, the biases of hidden units that may be off are: those of ReLU."""
+        """The positions, among the trained variables, of the biases of hidden units with ReLU, which may be off."""
         if self._network is None or self._config.activation != "relu":
             return []
         place_of = {id(one): place for place, one in enumerate(self._trainable)}
@@ -118,7 +118,7 @@ class DenseModel:
         return [bias, keras.Variable(np.zeros((self._dense_width, self._head.width), np.float32))]
 
     def _shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Of activations, those of the linear part, dense numbers, labels and weights of a batch."""
+        """The shapes of a batch: activations, activations of the linear part, dense numbers, labels and weights."""
         rows = self._config.batch_rows
         labels = tuple(self._head.label_shape(rows))
         return (rows, self._width), (rows, self._linear_width), (rows, self._dense_width), labels, (rows,)
@@ -250,13 +250,13 @@ class DenseModel:
         :class:`ConfigError` for features of different widths there, and for a model of a linear part alone.
         """
         if self._network is None:
-            raise ConfigError("a model whose features are compared must have a network", where="deep", value=False,
+            raise ConfigError("comparing features needs a model with a network", where="deep", value=False,
                               next_step="train with deep, or make towers with --strategy strided")  # fmt: skip
         if isinstance(self._network, Dlrm):
             found: Array = self._network.projected(tf.constant(activations)).numpy()
             return found.reshape(len(activations), len(self._widths), -1)
         if len(set(self._widths)) > 1:
-            raise ConfigError("features that are compared must have one width, or a network that projects them", where=f"network {self._config.network}",
+            raise ConfigError("comparing features needs equal widths, or a network that projects all features to one width", where=f"network {self._config.network}",
                               value=sorted(set(self._widths)), allowed="one width, or network dlrm", next_step="leave dims out, or make towers with --strategy strided")  # fmt: skip
         return activations.reshape(len(activations), len(self._widths), -1)
 
@@ -275,7 +275,7 @@ class DenseModel:
     def tower_module(self, tower: int) -> TrainedTower:
         """The module of a tower, which is trained apart. Raises :class:`ConfigError` for a model that does not take its outputs."""
         if self._towers is None:
-            raise ConfigError("a tower must be one of the model's tower_modules", where="tower_modules", value=None,
+            raise ConfigError("the module of a tower needs the option tower_modules", where="tower_modules", value=None,
                               next_step="give tower_modules in the options")  # fmt: skip
         weights = trainable_of(self._towers.modules[tower].layers)
         position = {id(one): k for k, one in enumerate(self._weights)}

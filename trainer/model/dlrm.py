@@ -96,5 +96,5 @@ class Dlrm:
         )
 
     def penalties(self) -> Sequence[Any]:
-        """None."""
+        """This network has no regularization losses."""
         return ()

@@ -150,7 +150,7 @@ class LabelFigures:
         mean: mean of the labels; the rate of a binary label. 0 for no events.
         deviation: their standard deviation.
         counts: events of each class, of a binary or multi-class label; empty for a regression.
-        tasks: the statistics of each of several labels, in order, whose ``mean`` and so on are of no one.
+        tasks: the statistics of each of several labels, in order; then ``mean`` and the other members describe no single label.
     """
 
     events: int = 0

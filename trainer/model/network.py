@@ -15,7 +15,7 @@ class Network(Protocol):
     Attributes:
         trainable: the trained variables, in an order that depends on the options alone.
         random: the state of random generators.
-        moving: other variables that training changes, such as moving means. They are of one process.
+        moving: other variables that training changes, such as moving means. Each process has its own.
         towers: the modules of towers, whose variables are among the trained ones; None without any.
     """
 

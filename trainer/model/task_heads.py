@@ -146,10 +146,10 @@ def check_task_options(config: TrainConfig, head: AnyHead) -> None:
                 raise ConfigError("an option must name a label of the model", where=option, value=name,
                                   allowed=nearest(name, known), next_step="a model of one label has no such option")  # fmt: skip
     if config.calibration != "none" and all(one.task != "binary" for _, one in head.each):
-        raise ConfigError("calibration must be of a model with a binary label", where="calibration", value=config.calibration,
+        raise ConfigError("calibration needs a model with a binary label", where="calibration", value=config.calibration,
                           allowed="none for other labels", next_step="leave it out")  # fmt: skip
     if config.task_mlp and not known:
-        raise ConfigError("task_mlp must be of a model of several labels", where="task_mlp", value=list(config.task_mlp),
+        raise ConfigError("task_mlp needs a model with several labels", where="task_mlp", value=list(config.task_mlp),
                           next_step="leave it out, or add the layers to top_mlp")  # fmt: skip
 
 

@@ -65,7 +65,7 @@ def tower_shapes(features: Sequence[FeatureSpec], config: TrainConfig) -> TowerS
     if options is None or not config.deep:
         return None
     if config.has_own_network:
-        raise ConfigError("tower_modules must go with a network that has them", where=_WHERE, value=f"network {config.network}",
+        raise ConfigError("tower_modules needs a network with tower modules", where=_WHERE, value=f"network {config.network}",
                           allowed="dlrm, dcn", next_step="compress inside your own network, or leave tower_modules out")  # fmt: skip
     chosen = features_of_towers(features, options.towers, where=f"{_WHERE}.towers")
     if config.network == "dcn":

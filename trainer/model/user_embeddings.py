@@ -61,7 +61,7 @@ def _features(function: Any, optimizer: Optimizer, where: str) -> tuple[FeatureS
     if all(isinstance(leaf, FeatureSpec) for leaf in leaves):
         return tuple(leaves)
     if any(isinstance(leaf, FeatureSpec) for leaf in leaves):
-        raise ConfigError("the features of embeddings must be of one kind", where=where, value="FeatureSpec and others",
+        raise ConfigError("the features of embeddings must all have one type", where=where, value="FeatureSpec and others",
                           allowed="all FeatureSpec, or all tf.tpu.experimental.embedding.FeatureConfig")  # fmt: skip
     return from_tensorflow(described, optimizer)
 

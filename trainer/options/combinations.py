@@ -1,4 +1,4 @@
-"""What goes with what in training: where tables stand, which of their rows have memory, and what may change while a run trains.
+"""What goes with what in training: where tables are placed, which of their rows have memory, and what may change while a run trains.
 
 One table states each combination that is refused, with its reason. Commands ask it before anything is read, runs and servers before
 anything is trained, and ``docs/combinations.md`` prints it.
@@ -14,7 +14,7 @@ from trainer.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Where the tables of a run stand, and which of their rows have memory.
+    """Where the tables of a run are placed, and which of their rows have memory.
 
     Attributes:
         hashed: whether tables have rows by id, in a bounded number of places.
@@ -22,7 +22,7 @@ class Setup:
         hosts: the most hosts of the job at any time; 1 for training in one process.
         servers: whether tables are on parameter servers.
         workers: whether embedding workers are between hosts and servers.
-        plan: whether a partition plan says where tables stand.
+        plan: whether a partition plan places the tables.
         slices: whether the plan cuts tables by columns, or copies them.
         towers: whether hosts exchange by towers.
         tpu: whether the tpu engine trains on a slice.

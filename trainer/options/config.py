@@ -294,7 +294,7 @@ class TrainConfig:
 
     @property
     def batches_held(self) -> int:
-        """The batches for which an engine keeps what a lookup and its update need: those between the two."""
+        """The number of batches between a lookup and its update, for which an engine keeps its data."""
         return max(self.staleness, 1) + 1
 
     def _check_functions(self) -> None:

@@ -103,7 +103,7 @@ class Topology:
                               allowed=f"{', '.join(_BY_NAME)}; a shape such as v5p:4x4x4")  # fmt: skip
         shape = _parse_shape(sizes)
         if not generation.has_shape(shape):
-            raise ConfigError("the shape of a slice must be one of its TPU generation", where=where, value=text[:80],
+            raise ConfigError("the shape of a slice must exist in its TPU generation", where=where, value=text[:80],
                               allowed=f"{name}: {generation.allowed}")  # fmt: skip
         return cls(generation, shape)
 

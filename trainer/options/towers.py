@@ -98,7 +98,7 @@ def check_members(tables: Mapping[str, str], towers: Towers, *, where: str = "to
     """
     names = list(tables)
     if len(towers) > len(names):
-        raise ConfigError("towers must be at most as many as features of ids", where=where, value=len(towers), allowed=f"1 to {len(names)}",
+        raise ConfigError("the number of towers must be at most the number of embedding inputs", where=where, value=len(towers), allowed=f"1 to {len(names)}",
                           next_step="join towers")  # fmt: skip
     tower_of = {name: t for t, tower in enumerate(towers) for name in tower}
     unknown, missing = (

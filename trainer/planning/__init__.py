@@ -1,1 +1,1 @@
-"""Pure decisions about where the rows of embedding tables stand: statistics, topologies, costs, plans, placements and towers."""
+"""Pure decisions about the placement of embedding tables' rows: statistics, topologies, costs, plans, placements and towers."""

@@ -103,7 +103,7 @@ def _groups(sizes: Array) -> list[Array]:
 
 
 def _least_loaded(sizes: Array, loads: Array, fitting: Array) -> Array | None:
-    """Distinct cores with the least loads of those that fit, the largest shard on the least loaded; None if there are too few."""
+    """Distinct cores with the least loads among the cores with enough space, the largest shard on the least loaded; None if there are too few."""
     places = len(sizes)
     if len(fitting) < places:
         return None

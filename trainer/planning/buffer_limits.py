@@ -40,7 +40,7 @@ def limits_of(
     """
     if batch_events < 1 or partitions < 1:
         raise ConfigError(
-            "limits must be of a batch and of partitions", value=(batch_events, partitions), allowed=">= 1"
+            "batch_events and partitions must be in range", value=(batch_events, partitions), allowed=">= 1"
         )
     buffers = 2 * partitions * partitions * max(len(stacks), 1)
     log_chance = math.log(buffers / OVERFLOW)

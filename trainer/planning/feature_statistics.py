@@ -55,7 +55,7 @@ class FeatureStatistics:
     def __post_init__(self) -> None:
         lengths = len(self.bags_by_valency), len(self.ids_by_valency), len(self.ids_by_residue)
         if lengths != _LENGTHS:
-            raise ConfigError("statistics must have a sum for each class", value=lengths, allowed=str(_LENGTHS))
+            raise ConfigError("statistics need one sum per class", value=lengths, allowed=str(_LENGTHS))
         sums = (self.events, self.batches, self.ids, self.distinct_rows,
                 *self.bags_by_valency, *self.ids_by_valency, *self.ids_by_residue)  # fmt: skip
         if not all(0.0 <= one <= _MOST for one in sums):
@@ -107,7 +107,7 @@ def aged_merge(
 def pooled(samples: Sequence[FeatureStatistics]) -> FeatureStatistics:
     """Samples of one time, such as those of several hosts, as one: none is older than another."""
     if not samples:
-        raise ConfigError("pooled statistics must be of a sample", value=0, allowed=">= 1")
+        raise ConfigError("pooled statistics need at least one sample", value=0, allowed=">= 1")
     return reduce(lambda one, other: _merged(one, other, 1.0, one.version, is_same_time=True), samples)
 
 

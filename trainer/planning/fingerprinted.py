@@ -44,7 +44,7 @@ class Fingerprinted(Generic[_T]):
         return _fingerprint(self.members(value))
 
     def read(self, data: bytes, where: str) -> tuple[_T, DocumentField]:
-        """The value of a document at ``where``, and the document. Raises :class:`ConfigError` for bytes that are none."""
+        """The value of a document at ``where``, and the document. Raises :class:`ConfigError` for bytes that are not such a document."""
         document = self._document(data, where)
         try:
             stated = document.at("format").text()

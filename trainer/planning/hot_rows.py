@@ -55,11 +55,11 @@ class HotRows:
         self, rows: int, frames: int, *, move_lookups: float = MOVE_LOOKUPS, half_life: float | None = None, cells: int = MOST_CELLS
     ) -> None:  # fmt: skip
         if not 1 <= frames <= rows:
-            raise ConfigError("hot rows must be rows of the table", value=frames, allowed=f"1 to {rows}")
-        if not move_lookups >= 0.0 or not (half_life is None or half_life > 0.0):
             raise ConfigError(
-                "the price of a move must be >= 0, and a half-life above it", value=(move_lookups, half_life)
+                "the number of hot rows must be at most the rows of the table", value=frames, allowed=f"1 to {rows}"
             )
+        if not move_lookups >= 0.0 or not (half_life is None or half_life > 0.0):
+            raise ConfigError("move_lookups must be >= 0, and half_life > 0", value=(move_lookups, half_life))
         self.frames, self._move_lookups = frames, move_lookups
         self._lives = HalfLives(rows, frames, move_lookups) if half_life is None else None
         self._heat = RowHeat(rows, half_life or (self._lives.best if self._lives else 1.0), cells=cells)
@@ -70,7 +70,7 @@ class HotRows:
 
     @property
     def half_life(self) -> float:
-        """That of heat at the moment, in lookups."""
+        """The current half-life of heat, in lookups."""
         return self._heat.half_life
 
     def frames_of(self, rows: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What the rows that a pruned table keeps are worth: the share of its importance that a budget has bought. Pure."""
+"""The importance of the rows that a pruned table keeps, as a share of the importance of all rows. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class KeptImportance:
 
 
 def kept_importance(name: str, rows: int, columns: int, kept: Array, found: Array, importance: Array) -> KeptImportance:
-    """What the ``kept`` rows of a table are worth; ``found``: the rows with importance, ascending, of which each has one.
+    """The importance of the ``kept`` rows of a table; ``found``: the rows with importance, ascending, of which each has one.
 
     A kept row without importance was looked up, too: its gradients were zero.
     """

@@ -79,7 +79,7 @@ def add_table(planned: TablePlan, work: TableWork, core_secs: Array, core_bytes:
 
 
 def secs_of_slice(work: TableWork, way: Way, one: Slice) -> Array:
-    """The seconds of each place of a slice, by phase; blocks are of equal rows, or counted by the places of the hot rows."""
+    """The seconds of each place of a slice, by phase; blocks have equal numbers of rows, or are counted by the places of the hot rows."""
     if not one.row_ends:
         return work.secs(way, one.columns)
     return work.block_secs(way, one.columns, one.row_ends)

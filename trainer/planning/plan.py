@@ -1,4 +1,4 @@
-"""A partition plan: on which core each column and each row of every embedding table stands. Immutable; no I/O.
+"""A partition plan: which core has each column and each row of every embedding table. Immutable; no I/O.
 
 A table is cut into slices of columns, and the rows of a slice are spread over its cores. A slice of all columns on one core is the
 paper's table partition, slices on one core each its column partition, and one slice on several cores its row partition.
@@ -24,7 +24,7 @@ def _read_cores(part: Part) -> tuple[int, ...]:
     for run in part.items():
         first, number = (one.integer(0, MOST_CORES) for one in run.items(least=2, most=2))
         if len(cores) + number > MOST_CORES:
-            raise run.refused(f"the first core of a run and their number, {MOST_CORES} cores in all")
+            raise run.refused(f"a core range [first, count], with at most {MOST_CORES} cores in all ranges")
         cores.extend(range(first, first + number))
     return tuple(cores)
 
@@ -92,7 +92,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """Where a table stands.
+    """The placement of a table.
 
     Attributes:
         name, rows, columns: the table.
@@ -125,7 +125,7 @@ class TablePlan:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """Where all tables stand. Raises :class:`ConfigError` for a plan that leaves out a row or a column, or has one twice.
+    """The placement of all tables. Raises :class:`ConfigError` for a plan that leaves out a row or a column, or has one twice.
 
     Attributes:
         cores: the number of cores, which are counted from 0.
@@ -139,7 +139,9 @@ class PartitionPlan:
 
     def __post_init__(self) -> None:
         if not 1 <= self.cores <= MOST_CORES:
-            raise ConfigError("a plan must have a number of cores", value=self.cores, allowed=f"1 to {MOST_CORES}")
+            raise ConfigError(
+                "the number of cores of a plan must be in range", value=self.cores, allowed=f"1 to {MOST_CORES}"
+            )
         names = [table.name for table in self.tables]
         if len(set(names)) != len(names):
             raise ConfigError("the tables of a plan must have different names", value=_repeated(names))
@@ -195,7 +197,7 @@ def _check_table(table: TablePlan, cores: int) -> None:
             raise ConfigError("a slice must have distinct cores of the plan", where=where, value=one.cores[:8],
                               allowed=f"0 to {cores - 1}")  # fmt: skip
         if one.row_ends and not _are_ends(one.row_ends, len(one.cores), table.rows):
-            raise ConfigError("the blocks of a slice must be all rows, in order", where=where, value=one.row_ends[:8],
+            raise ConfigError("the blocks of a slice must cover all rows, in order", where=where, value=one.row_ends[:8],
                               allowed=f"{len(one.cores)} ascending ends, the last {table.rows}")  # fmt: skip
     if column != table.columns:
         raise ConfigError(

@@ -14,7 +14,7 @@ _HASH = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """A table that stands elsewhere in another plan.
+    """A table that another plan places elsewhere.
 
     Attributes:
         name: the table.

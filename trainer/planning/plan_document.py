@@ -26,7 +26,7 @@ def plan_fingerprint(plan: PartitionPlan) -> str:
 
 
 def read_plan(data: bytes, where: str) -> PartitionPlan:
-    """The plan of a document at ``where``. Raises :class:`ConfigError` for bytes that are none."""
+    """The plan of a document at ``where``. Raises :class:`ConfigError` for bytes that are not such a document."""
     return _PLANS.read(data, where)[0]
 
 
@@ -54,7 +54,7 @@ def plan_at(document: DocumentField) -> PartitionPlan:
 
 
 def plan_members(plan: PartitionPlan) -> dict[str, Any]:
-    """The members of a document that say where tables stand; the inverse of :func:`plan_at`."""
+    """The members of a plan's document; the inverse of :func:`plan_at`."""
     members: dict[str, Any] = document_of(plan)
     return members
 

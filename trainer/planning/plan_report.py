@@ -1,6 +1,6 @@
 """What a planner says of its plan: estimates, the load of every core, and the ways that each table had. Pure.
 
-It stands in the plan's document beside the plan; engines do not read it.
+A plan's document has it beside the plan; engines do not read it.
 """
 
 from __future__ import annotations

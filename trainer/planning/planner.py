@@ -121,7 +121,7 @@ def _best_of(
 def _improved(
     planned: Planned, works: Sequence[TableWork], chosen: Sequence[PricedWay], shards: list[PlacedShards]
 ) -> tuple[Planned, list[PlacedShards]]:
-    """The shortest of a plan, the one with even loads, and the one with even phases too, each with its shards."""
+    """The fastest of three plans: as given, with even loads, and with even loads and phases; with its shards."""
     topology, common = planned.topology, common_of(works, chosen)
     even = _copied(shards)
     improve(even, topology, *common, _MOVES)

@@ -41,7 +41,7 @@ class RowFrequencies:
         if self.rows < 1:
             raise ConfigError("row frequencies must have a table with rows", value=self.rows, allowed=">= 1")
         if len(self.head) > HEAD_ROWS or len(self.classes) > MOST_CLASSES:
-            raise ConfigError("row frequencies must be short", value=(len(self.head), len(self.classes)),
+            raise ConfigError("row frequencies must have few entries", value=(len(self.head), len(self.classes)),
                               allowed=f"{HEAD_ROWS} rows and {MOST_CLASSES} classes")  # fmt: skip
         ids = [row for row, _ in self.head]
         if len(set(ids)) != len(ids) or not all(0 <= row < self.rows for row in ids):
@@ -50,11 +50,11 @@ class RowFrequencies:
             )
         shares = [share for _, share in (*self.head, *self.classes)]
         if not all(0.0 < share <= 1.0 + _TOLERANCE for share in shares):
-            raise ConfigError("the share of a row must be a part of the ids", value=min(shares), allowed="(0, 1]")
+            raise ConfigError("the share of a row must be above 0 and at most 1", value=min(shares), allowed="(0, 1]")
         if not all(0.0 < count < math.inf for count, _ in self.classes):
             raise ConfigError("a class must have rows", value=[count for count, _ in self.classes][:8], allowed="> 0")
         if self.distinct_rows > self.rows * (1.0 + _TOLERANCE):
-            raise ConfigError("row frequencies must be of rows of the table", value=self.distinct_rows,
+            raise ConfigError("row frequencies must count at most the rows of the table", value=self.distinct_rows,
                               allowed=f"at most {self.rows} rows")  # fmt: skip
         if self.total_share > 1.0 + _TOLERANCE:
             raise ConfigError("the shares of all rows must be at most 1", value=self.total_share)
@@ -89,7 +89,7 @@ class RowFrequencies:
         the other, the share of the most frequent rows of its tail, unless its own is smaller.
         """
         if min(own_weight, other_weight) < 0.0 or not 0.0 < own_weight + other_weight < math.inf:
-            raise ConfigError("weights must be at least 0, and one of them above it", value=(own_weight, other_weight))
+            raise ConfigError("weights must be at least 0, and not both 0", value=(own_weight, other_weight))
         part = other_weight / (own_weight + other_weight)
         if not part or not self.distinct_rows:
             return RowFrequencies(other.rows, other.head, other.classes) if not self.distinct_rows else self

@@ -120,7 +120,7 @@ def _given(tables: Sequence[SharingTable], given: Sequence[GroupOptions]) -> lis
                               value=f"{len(kinds)} kinds of tables", allowed="1")  # fmt: skip
         found.append(own)
     if missing := [name for name in position if name not in seen]:
-        raise ConfigError("pruning.groups must have every table", where="pruning.groups", value=f"without {', '.join(missing[:4])}",
+        raise ConfigError("pruning.groups must name every table", where="pruning.groups", value=f"without {', '.join(missing[:4])}",
                           allowed=", ".join(position))  # fmt: skip
     return found
 

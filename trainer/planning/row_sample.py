@@ -23,7 +23,7 @@ MOST_SAMPLE_ROWS: Final = 1024
 _MOST_LEVEL: Final = 62
 #: A count below this is no longer part of an aged sample.
 _FADED: Final = 2.0**-10
-#: Sums are of floating-point numbers.
+#: The sums are floating-point numbers.
 _ROUNDING: Final = 1.0 + 1e-6
 _MOST: Final = 2.0**62
 
@@ -50,7 +50,7 @@ class RowSample:
 
     def __post_init__(self) -> None:
         if not 0 <= self.level <= _MOST_LEVEL or len(self.rows) > MOST_SAMPLE_ROWS or len(self.heavy) > HEAD_ROWS:
-            raise ConfigError("a sample of rows must be short", value=(self.level, len(self.rows), len(self.heavy)),
+            raise ConfigError("a sample of rows must have few entries", value=(self.level, len(self.rows), len(self.heavy)),
                               allowed=f"a level of at most {_MOST_LEVEL}, {MOST_SAMPLE_ROWS} and {HEAD_ROWS} rows")  # fmt: skip
         for rows in (self.rows, self.heavy):
             numbers = [row for row, _, _ in rows]
@@ -62,11 +62,13 @@ class RowSample:
                 raise ConfigError("the rows of a sample must be those that its level chooses", value=numbers[:8])
         if not all(0.0 < batches <= ids * _ROUNDING for _, ids, batches in (*self.rows, *self.heavy)):
             raise ConfigError(
-                "a row of a sample must have ids in batches", value=self.rows[:4], allowed="0 < batches <= ids"
+                "a row of a sample must have at least one batch, and at least one id per batch",
+                value=self.rows[:4],
+                allowed="0 < batches <= ids",
             )
         known = math.fsum(ids for _, ids, _ in (*self.rows, *self.heavy))
         if not known <= self.ids * _ROUNDING <= _MOST:
-            raise ConfigError("the rows of a sample must have a part of its ids", value=self.ids,
+            raise ConfigError("a sample must count at least the ids of its rows", value=self.ids,
                               allowed=f"{known:.6g} to {_MOST:.0f}")  # fmt: skip
 
     @staticmethod

@@ -75,7 +75,7 @@ class PlanTopology:
     def __post_init__(self) -> None:
         if not 1 <= self.cores <= MOST_CORES:
             raise ConfigError(
-                "a topology must have a number of cores",
+                "the number of cores of a topology must be in range",
                 where=self.name,
                 value=self.cores,
                 allowed=f"1 to {MOST_CORES}",

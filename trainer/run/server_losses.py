@@ -15,7 +15,7 @@ MOST_LOSSES = 3
 
 
 class Leaving(Protocol):
-    """What is done about servers that leave after a notice; :class:`~trainer.servers.leaving_servers.LeavingServers` is one."""
+    """The policy for servers that leave after a notice; :class:`~trainer.servers.leaving_servers.LeavingServers` is one."""
 
     def must_end_early(self) -> bool:
         """Whether a server that training uses has a notice."""

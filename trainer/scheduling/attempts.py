@@ -285,7 +285,7 @@ def _dismiss(job: Job, roles: set[Role]) -> Outcome:
 
 
 def drop_lost_commit(job: Job) -> Job:
-    """Without the pending commit, if a process that has not written its part is gone."""
+    """The job without its pending commit, if a process that has not written its part is gone."""
     pending = job.pending
     if pending is None or pending.is_publishing:
         return job

@@ -132,7 +132,7 @@ def _wish(held: BufferControl, sample: BufferSample, settings: BufferSettings) -
 
 
 def _thinned(wishes: tuple[tuple[float, int], ...]) -> tuple[tuple[float, int], ...]:
-    """The wishes that can still be the largest: each is above all later ones."""
+    """Drop requests that a later, larger one supersedes: each that stays is above all later ones."""
     kept: list[tuple[float, int]] = []
     for wish in reversed(wishes):
         if not kept or wish[1] > kept[-1][1]:

@@ -34,7 +34,7 @@ class Mode(Enum):
 
 
 def attempt_number(run: int, attempt: int) -> int:
-    """The number of an attempt of a run: above those of all runs with lower numbers."""
+    """The number of an attempt of a run, above all attempts of runs with lower numbers."""
     return (run << _ATTEMPT_BITS) + attempt
 
 

@@ -78,7 +78,7 @@ class Drain:
         self._idle_until_secs = -math.inf  # a client may connect again before this moment
 
     def expect(self, run: int) -> None:
-        """The rows are of this run: its clients may connect again while the server drains, until those of a later one have come."""
+        """Note the run that owns the rows: its clients may connect again while the server drains, until clients of a later run have come."""
         with self._lock:
             self._run = run
 

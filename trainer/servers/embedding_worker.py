@@ -44,7 +44,7 @@ class _Client:
         while len(self.kept) >= max(self.tables.held, 1):
             del self.kept[next(iter(self.kept))]
         if sum(map(_bytes_of, [batch, *self.kept.values()])) > most_bytes:
-            raise DataError("the ids of a client's batches must be few", allowed=f"{most_bytes:,} bytes",
+            raise DataError("the ids of a client's batches must fit in the worker's message memory", allowed=f"{most_bytes:,} bytes",
                             next_step="give the worker more --message-mib, or use a smaller batch_rows")  # fmt: skip
         self.kept[number] = batch
 
@@ -86,7 +86,7 @@ class EmbeddingWorker:
             return session
         if greeting.role is not SessionRole.TRAINS:
             raise ConfigError(
-                "snapshots and loads must be asked of servers, not of an embedding worker", value=greeting.role.value
+                "an embedding worker takes no snapshots and loads: ask its servers", value=greeting.role.value
             )
         with self._lock:
             newest = max((one.greeting.attempt for one in self._sessions), default=0)
@@ -178,7 +178,7 @@ class EmbeddingWorker:
     def _fetch(self, client: _Client, header: Header, body: Bytes) -> Reply:
         batch, engine = self._keep(client, header, body), client.engine
         if 4 * batch.rows * engine.width > self._most_answer_bytes:
-            raise DataError("the activations of an answer must be few", value=f"{4 * batch.rows * engine.width:,} bytes",
+            raise DataError("the activations of a batch must fit in one answer", value=f"{4 * batch.rows * engine.width:,} bytes",
                             allowed=f"at most {self._most_answer_bytes:,} bytes", next_step="use a smaller batch_rows")  # fmt: skip
         found, flag = engine.lookup(batch), value_flag(header.flags)
         counts = engine.distinct_rows(engine.keep(batch))
@@ -211,9 +211,7 @@ class EmbeddingWorker:
 
     def _check(self, session: Session) -> None:
         if session.is_over:
-            raise AttemptOver(
-                "the session of a client must be its newest one", where=f"client {session.greeting.client}"
-            )
+            raise AttemptOver("the client has opened a newer session", where=f"client {session.greeting.client}")
 
     def status(self) -> ServerStatus:
         """What its clients have opened, and what was done."""

@@ -37,7 +37,7 @@ from transforms.errors import DataError, HeadraceError
 _TABLES_FILE = "tables.json"
 #: Answers that are in use at once.
 _ANSWERS = 4
-#: Numbers beside the rows: what the rows are of, the newest attempt, the clients, and the last update of each.
+#: Numbers beside the rows: their generation, the newest attempt, the clients, and the last update of each.
 _GENERATION, _ATTEMPT, _CLIENTS, _APPLIED = 0, 1, 2, 3
 
 
@@ -79,7 +79,7 @@ class HeldRows:
 
     @property
     def generation(self) -> int:
-        """What the rows are of: another number after a load, and after rows were lost; 0 without tables."""
+        """Changes when rows are loaded or lost; 0 without tables."""
         return 0 if self._engine is None else int(self._log.words[_GENERATION])
 
     @property
@@ -189,7 +189,7 @@ class HeldRows:
         if self._folder is None:
             return
         gc.collect()  # an engine and its log refer to each other, and mapped files take space until both are gone
-        (self._folder / _TABLES_FILE).unlink(missing_ok=True)  # first: without it the rest is of no tables
+        (self._folder / _TABLES_FILE).unlink(missing_ok=True)  # first: without it the other files belong to no tables
         for path in self._folder.iterdir():
             path.unlink()
 
@@ -235,7 +235,7 @@ class HeldRows:
         self._digests = MadeUpdates(memory)
 
     def _begin_generation(self, generation: int | None = None) -> None:
-        """Say that the rows are others than before, and no update has been made to them; None draws the number."""
+        """Begin another generation of rows, to which no update has been made; None draws its number."""
         changing = nullcontext(self._log.words) if self._log.is_filling else self._log.transaction()
         with changing as words:
             words[_GENERATION] = draw_generation() if generation is None else generation
@@ -255,7 +255,7 @@ class HeldRows:
     def check(self, numbers: RowNumbers | None = None) -> None:
         """Raise :class:`ServerLost` during a load, and :class:`BadBatch` for a row outside its part."""
         if self._loading is not None:
-            raise ServerLost("rows must be used after their load has ended")
+            raise ServerLost("rows cannot be used before their load has ended")
         if numbers is not None:
             check_batch(one_event(numbers.rows, numbers.counts), self.engine.features)
 
@@ -320,7 +320,7 @@ class HeldRows:
         self.engine.load_history(part, history, first)
 
     def end_load(self, generation: int | None = None) -> None:
-        """End the load; the rows are of this generation, or of a new one. Raises :class:`ServerLost` without a load."""
+        """End the load; the rows have this generation, or a new one. Raises :class:`ServerLost` without a load."""
         if self._loading is None:
             raise ServerLost("a load must be begun first")
         self.engine.end_load()

@@ -120,7 +120,7 @@ class JobMoves:
         """The servers of a request. Raises :class:`InputError` for a request that this job does not meet, and :class:`ServerLost`."""
         check_request(request, self._training, self.servers)
         if isinstance(request.servers, int):
-            raise InputError("tables of a job must be moved to servers that run", where="--servers", value=request.servers,
+            raise InputError("ps move in a job needs the addresses of running servers", where="--servers", value=request.servers,
                              allowed="HOST:PORT,…", next_step="start them first: headrace ps serve")  # fmt: skip
         check_movable(engine, request)
         found = replace(self._given, addresses=request.servers, plan=request.plan)

@@ -30,7 +30,7 @@ def _ignore(sentence: str) -> None:
 
 
 class LeavingServers:
-    """What training in one process does about servers that leave.
+    """Training in one process, while servers leave after a notice.
 
     Args:
         find: the servers that have the tables now, also those that are away.

@@ -1,4 +1,4 @@
-"""Which requests to move tables can be met, in one process and in jobs, and with what number other servers are taken over."""
+"""Which requests to move tables are possible, in one process and in jobs, and the run number under which new servers are used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_other_servers(servers: Sequence[Address], before: Sequence[Address]) -
     """Raise :class:`ConfigError` for servers that have the tables already."""
     kept = [one for one in servers if one in before]
     if kept:
-        raise ConfigError("tables must be moved to other servers than those that have them", where="--servers", value=listed(list(map(str, kept))),
+        raise ConfigError("ps move needs other servers than the current ones", where="--servers", value=listed(list(map(str, kept))),
                           allowed="servers that this training does not use now",
                           next_step="start a server at another port for each of them: headrace ps serve")  # fmt: skip
 
@@ -37,7 +37,7 @@ def check_request(request: MoveRequest, training: str, servers: RunServers) -> N
     if not isinstance(request.servers, int):
         check_other_servers(request.servers, servers.addresses)
     if servers.plan is not None and request.plan is None:
-        raise ConfigError("servers of a training with --plan must have a plan, too", where="--plan",
+        raise ConfigError("moving the tables of a training with --plan needs a plan for the new servers", where="--plan",
                           next_step=f"headrace plan make MODEL --topology ps:{request.count} --output FILE")  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def check_movable(engine: ServedEngine, request: MoveRequest) -> PsEngine:
 
 
 def taken_over(found: RunServers, before: RunServers, now_secs: float, check: Callable[[], None]) -> RunServers:
-    """``found`` with a number above those of all runs that they, and ``before``, have had.
+    """``found`` with a run number above all earlier numbers of these servers and of ``before``.
 
     ``check`` ends the wait for their first answers. Raises :class:`~trainer.errors.ServerLost` for one that does not answer.
     """

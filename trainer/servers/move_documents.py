@@ -88,7 +88,7 @@ class MoveRequest:
         id: its name.
         training: the name of the training that is asked.
         servers: their addresses; a number: so many that the training starts on its machine.
-        plan: where the tables stand on them; None: rows are spread over them.
+        plan: the placement of the tables on them; None: rows are spread over them.
     """
 
     id: _Id
@@ -155,7 +155,7 @@ class TrainingServers:
         training: its name, another one for each process.
         servers: the addresses of its servers.
         are_local: the training has started them.
-        plan: where the tables stand on them; None: rows are spread over them.
+        plan: the placement of the tables on them; None: rows are spread over them.
         move: the newest move; None before the first one.
         run: the number with which it has the servers; see :class:`~trainer.servers.run_servers.RunServers`.
     """
@@ -203,7 +203,7 @@ class MoveFiles:
 
     @classmethod
     def of_run(cls, run_dir: str | Path) -> MoveFiles:
-        """Those of a run directory."""
+        """The files of a run directory."""
         return cls(Path(run_dir) / "servers")
 
     @contextmanager
@@ -237,13 +237,13 @@ class MoveFiles:
         try:
             os.link(new, self.request)
         except FileExistsError:
-            raise Busy("a training must take one request after the other", where=str(self.request),
+            raise Busy("an earlier move request is not finished yet", where=str(self.request),
                        next_step="wait until the other move has ended") from None  # fmt: skip
         finally:
             new.unlink()
 
     def take_request(self) -> MoveRequest | None:
-        """The request, whose file is removed; None without one. Raises :class:`DataError` for a file that is none."""
+        """The request, whose file is removed; None without one. Raises :class:`DataError` for a file with other content."""
         if not self.request.exists():
             return None
         try:

@@ -1,4 +1,4 @@
-"""Waits for what a training makes of a request to move its tables."""
+"""Waits until a training has answered a request to move its tables."""
 
 from __future__ import annotations
 

@@ -389,7 +389,7 @@ class RowServer:
             numbers, values = messages.read_values(body, self._rows.dims, self._rows.slot_dims)
             if own.clients > 1:
                 raise ConfigError(
-                    "values of rows must be written by the only client of a server", value=own.clients, allowed="1"
+                    "only the single client of a server may write row values", value=own.clients, allowed="1"
                 )
             if self._is_new(own, header.number, digest):
                 self._rows.write_values(own.client, header.number, digest, numbers, values)
@@ -467,11 +467,11 @@ class RowServer:
 
     def _check_answer(self, floats: int) -> None:
         if 4 * floats > self._most_answer_bytes:
-            raise DataError("the rows of an answer must be few", value=f"{4 * floats:,} bytes", allowed=f"at most {self._most_answer_bytes:,} bytes",
+            raise DataError("the requested rows must fit in one answer", value=f"{4 * floats:,} bytes", allowed=f"at most {self._most_answer_bytes:,} bytes",
                             next_step="use a smaller batch_rows, or more servers")  # fmt: skip
 
     def _check_owner(self, session: Session) -> None:
-        """Raise :class:`AttemptOver` unless the snapshot, if there is one, is of the session's attempt."""
+        """Raise :class:`AttemptOver` unless the snapshot, if there is one, belongs to the session's attempt."""
         self._check(session)
         if self._owner not in (None, session.greeting.attempt):
             raise AttemptOver("a snapshot must be read by the attempt that has begun it", value=session.greeting.attempt,
@@ -479,7 +479,7 @@ class RowServer:
 
     def _check(self, session: Session) -> None:
         if session.is_over:
-            raise AttemptOver("the session of a client must be its newest one", where=f"client {session.greeting.client}",
+            raise AttemptOver("the client has opened a newer session", where=f"client {session.greeting.client}",
                               next_step=_TAKEN_OVER)  # fmt: skip
 
     def status(self) -> ServerStatus:

@@ -41,7 +41,7 @@ class RunServers:
         addresses: of the servers, in the order of a plan's cores.
         token: of the servers; empty for none.
         tls: what verifies them; None: connections are not encrypted.
-        plan: where the tables stand, a core for each server; None: rows are spread over them.
+        plan: the placement of the tables, a core for each server; None: rows are spread over them.
         mode: how the updates of several hosts come together. With :attr:`Mode.EACH` bits depend on timing, so lookups may overlap.
         patience_secs: how long a server may be away before the run fails.
         wire: how rows and values are encoded on their way; servers take any encoding.
@@ -70,9 +70,7 @@ class RunServers:
         if kept == self.addresses:
             return self
         if not kept or self.plan is not None:
-            raise ConfigError(
-                "tables by a plan must be on all servers of it", value=", ".join(names), allowed="none away"
-            )
+            raise ConfigError("a plan needs all of its servers", value=", ".join(names), allowed="none away")
         return replace(self, addresses=kept)
 
     def wait(self, on_wait: Callable[[Address], None]) -> int:
@@ -115,7 +113,7 @@ class RunServers:
         check: Callable[[], None] = go_on,
         check_saving: Callable[[], None] = go_on,
     ) -> list[Connect]:
-        """What connects to each server in an attempt of the run.
+        """Functions that connect to each server in an attempt of the run.
 
         ``check`` is called while a request waits, and raises to end it; ``check_saving``: while one for a snapshot does.
         """

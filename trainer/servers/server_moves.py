@@ -42,12 +42,12 @@ class StartedServers(Protocol):
         """Raise :class:`~transforms.errors.StorageError` if one has ended by an error, and is not started again."""
 
     def end(self) -> None:
-        """End them, if they have not ended."""
+        """End the servers that are still running."""
 
 
 @dataclass(eq=False)
 class _Move:
-    """A move that goes on.
+    """A move that is not finished.
 
     Attributes:
         request: what was asked for.
@@ -169,7 +169,7 @@ class ServerMoves:
         try:
             check_request(request, self._training, self._servers)
             if not self._are_all_used:
-                raise InputError("tables must be on all servers of a training when they are moved", where="--servers", value=str(request.count),
+                raise InputError("ps move needs all servers of the training", where="--servers", value=str(request.count),
                                  next_step="wait until the server is back that left after a preemption notice, then ask again")  # fmt: skip
             source = check_movable(engine, request)
         except InputError as error:
@@ -192,7 +192,7 @@ class ServerMoves:
         return self._make(move.servers, move.servers.connect(self._attempt, check=check)).direct
 
     def _end(self, move: _Move, engine: ServedEngine) -> None:
-        """The other servers have the tables."""
+        """Switch to the new servers, which have all rows now."""
         assert move.engine is not None
         assert move.servers is not None
         before, started = self._servers.addresses, self._started

@@ -150,7 +150,7 @@ class ServerWatch:
 
     def _check(self) -> None:
         if self._ended.is_set():
-            raise AttemptOver("the training that watches a server must go on")
+            raise AttemptOver("the training no longer watches its servers")
 
     def _ask(self, address: Address, link: TcpLink) -> None:
         link.send(Request(Kind.WATCH))

@@ -164,7 +164,9 @@ class ServerService:
         frame = frames.receive_header(until)
         header = None if frame is None else read_header(frame, MOST_GREETING_BYTES)
         if frame is None or header is None or header.kind != Kind.HELLO:
-            raise DataError("a client must greet first", value=None if header is None else header.kind.name)
+            raise DataError(
+                "the first message of a client must be its greeting", value=None if header is None else header.kind.name
+            )
         body = frames.receive_new_body(frame, until)
         greeting = Greeting.read(read_document(body, GREETING_MEMBERS))
         if not is_token(greeting.token, self._token):

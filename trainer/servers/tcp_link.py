@@ -149,7 +149,7 @@ class TcpLink:
             self._reconnect(error)
 
     def _wait_for_place(self, request: Request) -> None:
-        """Take answers until a further update may be sent: servers know so many of the newest ones again."""
+        """Take answers until a further update may be sent: servers recognize that many of the newest updates if they come twice."""
         while (
             request.kind in NUMBERED
             and sum(one.waits for one in self._asked if one.request.kind in NUMBERED) >= MOST_UNANSWERED
@@ -170,7 +170,7 @@ class TcpLink:
         if answer.header.kind == Kind.ERROR:
             raise self._error(answer.body)
         if answer.header.number != request.number:
-            raise DataError("an answer must be that to the oldest request", where=str(self._address),
+            raise DataError("an answer must belong to the oldest request", where=str(self._address),
                             value=answer.header.number, allowed=str(request.number))  # fmt: skip
         if request.decode is not None:
             request.decode()
@@ -359,7 +359,7 @@ class TcpLink:
         """Raise :class:`ServerLost` for rows of another generation, unless a load of this client that was not answered has begun it."""
         begun = {one.request.floor for one in self._asked if one.request.kind is Kind.END_LOAD and one.answer is None}
         if self._generation and generation not in (self._generation, *begun):
-            raise ServerLost("a server must have the rows that it had", where=str(self._address),
+            raise ServerLost("the server has lost its rows", where=str(self._address),
                              value="it was started without them", next_step=_GO_ON)  # fmt: skip
 
     def _restore(self, requests: Sequence[Request]) -> int:

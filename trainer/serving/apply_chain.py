@@ -75,7 +75,7 @@ def apply_chain(
     if is_saved_model(target):
         return _apply_to_saved_model(links, target, output, window_bytes, _Counted(links[-1], on_rows))
     if output is not None:
-        raise InputError("--output must go with a SavedModel, got a state of rows", where="--output", value=str(output),
+        raise InputError("--output needs a SavedModel, got a state of rows", where="--output", value=str(output),
                          next_step="leave --output out")  # fmt: skip
     _check_target(target)
     if not target.exists():

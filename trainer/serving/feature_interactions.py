@@ -38,7 +38,7 @@ def sample_interactions(
     check_inputs(trained.identity, identity_of(solution, trained.config))
     layout, weights = trained.weights.layout, trained.weights
     if not layout.features:
-        raise InputError("a model with towers must have an input of ids", where=trained.checkpoint, next_step="towers are of embedding tables")  # fmt: skip
+        raise InputError("this model has no embedding inputs: nothing to divide into towers", where=trained.checkpoint, next_step="towers group embedding tables")  # fmt: skip
     summed = InteractionSum(tuple(feature.name for feature in layout.features))
     refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
     chosen, all_events = spread(refs, _MOST_FRAGMENTS), min(most_events, solution.rows)

@@ -55,7 +55,7 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
     def __init__(self, trained: Trained) -> None:
         super().__init__()
         if trained.config.hashed:
-            raise ConfigError("the tables of an exported model must have all their rows", where="hashed", value=", ".join(trained.config.hashed),
+            raise ConfigError("a SavedModel cannot hold hashed tables", where="hashed", value=", ".join(trained.config.hashed),
                               next_step="publish the weights with headrace export delta, or predict with headrace predict or infer")  # fmt: skip
         weights = trained.weights
         self._layout, self._head, self._dense = weights.layout, weights.head, weights.dense

@@ -59,7 +59,7 @@ def _search(
         return None  # the given assignment is the answer then
     except subprocess.CalledProcessError as error:
         last = error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise ConfigError("the process of OR-Tools must find an assignment", value=str(last or error)[:200],
+        raise ConfigError("OR-Tools found no assignment", value=str(last or error)[:200],
                           next_step="--solver-secs 0 plans without it") from error  # fmt: skip
     answer = json.loads(done.stdout)
     found = [replace(one, cores=np.array(cores)) for one, cores in zip(shards, answer["cores"], strict=True)]

@@ -20,7 +20,7 @@ def check_batch(batch: IdBatch, features: Sequence[FeatureSpec]) -> None:
     """Raise :class:`BadBatch` for arrays of other types or shapes, offsets that do not fit, and ids outside their tables."""
     ids, offsets = batch.ids, batch.offsets
     if ids.dtype not in _ID_TYPES or offsets.dtype != np.int64 or ids.ndim != 1 or offsets.ndim != 2:
-        raise BadBatch("a batch must hold int32 or int64 ids and int64 offsets by feature",
+        raise BadBatch("ids must be int32 or int64, offsets int64 [features, events + 1]",
                        value=(str(ids.dtype), str(offsets.dtype), offsets.shape))  # fmt: skip
     if batch.weights is not None and (batch.weights.shape != ids.shape or batch.weights.dtype != np.float32):
         raise BadBatch("a weighted batch must have a float32 weight for every id", value=(str(batch.weights.dtype),

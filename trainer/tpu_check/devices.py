@@ -33,7 +33,7 @@ def devices_of(topology: Topology) -> Devices:
     """The devices of a slice with SparseCores. Raises :class:`ConfigError` for another generation."""
     generation = topology.generation
     if generation.name not in SPARSE_CORE_GENERATIONS:
-        raise ConfigError("a checked slice must be of a generation with SparseCores that TPUEmbeddingV2 programs", where="--topology",
+        raise ConfigError("a checked slice must have SparseCores that TPUEmbeddingV2 programs", where="--topology",
                           value=str(topology), allowed=", ".join(SPARSE_CORE_GENERATIONS))  # fmt: skip
     of_chip = _DEVICES_OF_A_CHIP.get(generation.name, 1)
     return Devices(

@@ -122,7 +122,7 @@ def requirements_of(part: Part) -> Path:
 
 
 def pins() -> dict[str, str]:
-    """What stands in the folder once it is ready."""
+    """The pins of the installed packages, which are written once the folder is ready."""
     files: dict[str, str] = {part: hashlib.sha256(requirements_of(part).read_bytes()).hexdigest() for part in PARTS}
     return {**files, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
 

@@ -33,7 +33,7 @@ def literal_node(value: Value) -> Literal:
     kinds = {bool: DType.BOOL, int: DType.INT64, float: DType.FLOAT64, str: DType.STRING}
     if type(value) not in kinds:
         raise InputError(
-            "a literal must be of a supported type", value=value, allowed="bool, int, float, str, date, datetime"
+            "a literal must have a supported type", value=value, allowed="bool, int, float, str, date, datetime"
         )
     plain(value, "a literal")
     return Literal(Dense(kinds[type(value)]), value)

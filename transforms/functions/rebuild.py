@@ -145,7 +145,7 @@ class Rebuilt:
             case "instance":
                 return self._instance(*content)
             case _:
-                raise InputError("a value of a bundle must be of a known kind", value=kind)
+                raise InputError("a value of a bundle must have a known kind", value=kind)
 
     def _definition(self, position: int) -> Any:
         self._enter(position)

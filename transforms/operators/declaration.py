@@ -176,7 +176,7 @@ class Operator:
         value = _plain(value, param, where)
         if not param.accepts(value):
             raise InputError(
-                "a parameter must be of its declared type", where=where, value=value, allowed=param.kind_name
+                "a parameter must have its declared type", where=where, value=value, allowed=param.kind_name
             )
         scalar = cast(Scalar, value)
         if allowed := param.check(scalar):

@@ -91,7 +91,7 @@ def _check_value(operator: str, column_type: ColumnType, value: Scalar) -> None:
     """Refuse a value that no item of the list can be."""
     kinds = _VALUES[column_type.dtype]
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise TypeMismatch(f"the value of {operator} must be of the items' type", value=value,
+        raise TypeMismatch(f"the value of {operator} must have the items' type", value=value,
                            allowed=" or ".join(kind.__name__ for kind in kinds))  # fmt: skip
 
 

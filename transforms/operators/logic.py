@@ -36,7 +36,7 @@ def _is_in_type(types: Types, params: Params) -> ColumnType:
     foreign = params["whole" if types[0].dtype is DType.STRING else "texts"]
     if foreign:
         raise TypeMismatch(
-            "the values of is_in must be of the column's type",
+            "the values of is_in must have the column's type",
             value=foreign,
             allowed=f"values like those of {types[0]}",
         )

@@ -51,7 +51,7 @@ def _looked_up(types: Types, params: Params) -> ColumnType:
     for value in (*values, *default):
         if not isinstance(value, kind):
             raise TypeMismatch(
-                "a value of the dictionary must be of its type", where=where, value=value, allowed=allowed
+                "a value of the dictionary must have the dictionary's type", where=where, value=value, allowed=allowed
             )
         if dtype == DType.INT64 and not (float(value).is_integer() and abs(float(value)) <= WHOLE_MAX):
             raise TypeMismatch("a value of the dictionary must be a whole number", where=where, value=value,

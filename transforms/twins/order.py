@@ -54,7 +54,7 @@ def _text_ranks(texts: tf.Tensor) -> tf.Tensor:
     """The rank of each text among the distinct ones, in the order of their bytes.
 
     Texts with equal prefixes are compared by the next seven bytes until all differ. A chunk's length is its key's eighth byte, so
-    that a text stands before one that goes on with zeros.
+    that a text sorts before a longer text that continues with zeros.
     """
     distinct, places_of = tf.unique(texts)
     count = tf.size(distinct)

@@ -165,7 +165,7 @@ def plain_type(stored: pa.DataType) -> pa.DataType:
 def plain_column(column: pa.Array | pa.ChunkedArray, wanted: pa.DataType, where: str) -> pa.Array:
     """``column`` as one array of type ``wanted``.
 
-    Raises :class:`TypeMismatch` if a value does not fit or is of another kind: text is not read as numbers, nor numbers as
+    Raises :class:`TypeMismatch` if a value does not fit or has another kind: text is not read as numbers, nor numbers as
     booleans.
     """
     array = one_array(column)

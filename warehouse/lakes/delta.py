@@ -58,7 +58,7 @@ class DeltaSnapshot:
             for path, count in sorted(zip(paths, rows, strict=True))
         )
         if len(self._masks) != len(self._deleted):
-            raise DataError("every deletion vector must be of a live file", where=self._root, value=len(self._deleted),
+            raise DataError("every deletion vector must belong to a live file", where=self._root, value=len(self._deleted),
                             allowed=str(len(self._masks)), next_step="check the table with the tool that wrote it")  # fmt: skip
 
     def rows(self, file: LakeFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:

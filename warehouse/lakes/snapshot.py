@@ -101,5 +101,5 @@ def live_rows(snapshot: LakeSnapshot, file: LakeFile, columns: Sequence[str] | N
             positions, rows = positions[kept], rows.filter(pa.array(kept))
         yield LakeRows(file.path, positions, rows)
     if deleted is not None and deleted[first:].any():
-        raise DataError("the deletions of a lake's file must be of its rows", where=file.path, value=len(deleted),
+        raise DataError("the deletions of a lake's file must be rows of the file", where=file.path, value=len(deleted),
                         allowed=f"{first:,} rows", next_step="check the table with the tool that wrote it")  # fmt: skip

@@ -472,7 +472,7 @@ def _enter_memos(
 ) -> list[str]:
     """Enter the memos of one file, without those that are ready from an earlier merge, or being computed.
 
-    Ready ones of replaced data are of this fragment from now on. Returns the components whose merged memos are ready.
+    Ready memos of replaced data belong to this fragment from now on. Returns the components whose merged memos are ready.
     """
     keys = MemoKeys(group.whole.digests)
     key_of = {name: keys.key(name, group.columns[name]) for name in names}
@@ -501,7 +501,7 @@ def _enter_memos(
 
 
 def _move_replaced(connection: Connection, group: _Group, fragment: int, memos: Mapping[str, str]) -> None:
-    """Let these memos (key to component) be of the merged fragment where their own fragment was replaced."""
+    """Assign these memos (key to component) to the merged fragment where their own fragment was replaced."""
     of = schema.memos.c
     query = select(of.memo_key).where(~is_unit(of.fragment))
     replaced = [
@@ -555,7 +555,7 @@ def _row_of_parts(parts: Sequence[_Part], key: str, name: str, fragment: int, no
 def _remove_parts(connection: Connection, group: _Group, now: float) -> set[str]:
     """Remove the ready and the queued memos of the parts, without those that other current fragments need.
 
-    Those are of such a fragment from now on. Returns the components of the queued ones among them.
+    The queued memos belong to such a fragment from now on. Returns the components of the queued ones among them.
     """
     removable = (MemoState.READY, MemoState.PENDING)
     parts = {part.key: (name, part) for name, found in group.parts.items() for part in found

@@ -54,7 +54,7 @@ def sample_memos(connection: Connection, count: int, random: Random) -> list[Any
             key = connection.execute(first.where(of.memo_key >= pivot, of.memo_key < end)).scalar()
             key = key or connection.execute(first.where(of.memo_key >= start, of.memo_key < end)).scalar()
             if key is None:
-                del weights[name]  # all of its memos are of replaced data
+                del weights[name]  # all of its memos belong to replaced data
             else:
                 chosen.add(key)
     query = select(of.memo_key, of.fingerprint, of.fragment, files.path, files.checksum)

@@ -45,7 +45,7 @@ def check_tasks(connection: Connection) -> list[Problem]:
     found += [(task, f"{count} of its memos have another state") for task, count in connection.execute(misfits)]
     found += [(task, "it has no memos") for task in connection.execute(empty).scalars()]
     found += [
-        (task, "its fragment is of another table or partition") for task in connection.execute(misplaced).scalars()
+        (task, "its fragment belongs to another table or partition") for task in connection.execute(misplaced).scalars()
     ]
     return [Problem(Finding("task", f"task {task}", what, REPAIR), BadTask(task)) for task, what in sorted(found)]
 

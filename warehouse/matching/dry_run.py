@@ -246,5 +246,5 @@ def _model_changes(
     changes += [f"input {name} is gone" for name in gone]
     kept = [name for name in model.inputs if name in earlier]
     if kept != [name for name in earlier if name in model.inputs]:
-        changes.append("the inputs stand in another order")
+        changes.append("the inputs have another order")
     return tuple(changes)

@@ -45,7 +45,7 @@ _BLOCK_PAIRS = 200_000
 
 @dataclass(frozen=True)
 class Submission:
-    """The answer to a submission. Counts are of (input, fragment) pairs; raw inputs are not counted.
+    """The answer to a submission. The counts are numbers of (input, fragment) pairs; raw inputs are not counted.
 
     Attributes:
         model: The model's name.

@@ -18,7 +18,7 @@ from transforms.errors import InputError
 
 #: ``raised``: an operator raised an exception; ``memory``, ``stalled``: the component exceeded a limit of the worker; ``lost``: its
 #: child process ended, or too many workers were lost; ``data``: the raw data is damaged or changed; ``unreadable``: the worker's
-#: machine could not read it; ``release``: the component is of another release; ``defect``: a defect of Headrace.
+#: machine could not read it; ``release``: the component has another release; ``defect``: a defect of Headrace.
 FailureKind = Literal["raised", "memory", "stalled", "lost", "data", "unreadable", "release", "defect"]
 #: Failures of attempts that did not run the component: another machine, or a later attempt, may succeed.
 UNTRIED_KINDS: frozenset[FailureKind] = frozenset({"unreadable", "release"})

@@ -48,6 +48,6 @@ def refuse_followed(connection: Connection, table: str, command: str) -> None:
     """Raise :class:`InputError` for a table that follows a lake, whose files are not those of a folder."""
     lake = followed_lake(connection, table)
     if lake is not None:
-        raise InputError(f"{command} must be of a table of files: this one follows a lake", where=f"table {table}",
+        raise InputError(f"{command} needs a table of files: this table follows a lake", where=f"table {table}",
                          value=lake.location,
                          next_step=f"headrace table add {table} {lake.location} brings its newest rows")  # fmt: skip

@@ -48,7 +48,7 @@ def read_raw(
 
 
 def _digest(column: pa.ChunkedArray, digest_type: str | None) -> str:
-    """The digest of a column in its own type or, of equal values, in another; a text that is none if they are not equal."""
+    """The digest of a column in its own type or, of equal values, in another; a text that is no digest if they are not equal."""
     kind = None if digest_type is None else parse_stored_type(digest_type)
     if kind is not None:
         narrow = cast_exactly(column, kind)

@@ -244,7 +244,7 @@ def _evolved(
     if time_column is not None:
         stored = Table(name, "", found.columns, None, 0).column(time_column)
         if not stored.arrow_type.startswith(("timestamp", "int", "date")):
-            raise TypeMismatch("the time column must be of a time type", where=f"table {name!r}, column {time_column}",
+            raise TypeMismatch("the time column must have a time type", where=f"table {name!r}, column {time_column}",
                                value=stored.arrow_type, allowed="a timestamp, a date or an integer")  # fmt: skip
     return found
 

@@ -29,7 +29,7 @@ class Entry:
 
     @classmethod
     def of(cls, placed: PlacedFragment) -> Entry:
-        """The entry of a fragment with its current deletions."""
+        """The manifest entry of a fragment, deletions applied."""
         return cls(placed.row, placed.fragment.deletions, placed.fragment.deleted_rows)
 
 

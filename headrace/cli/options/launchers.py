@@ -81,7 +81,7 @@ class ClusterOptions:
                              allowed=", ".join(known))  # fmt: skip
         for name, owners in OF_LAUNCHERS.items():
             if (value := getattr(self, name)) and self.launcher not in owners:
-                raise InputError("an option must be one of the launcher", where=option_name(name), value=value,
+                raise InputError("this option needs another launcher", where=option_name(name), value=value,
                                  allowed=f"with --launcher {' or '.join(owners)}")  # fmt: skip
 
     @property

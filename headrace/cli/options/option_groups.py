@@ -66,7 +66,7 @@ class OptionField:
 
     @property
     def is_argument(self) -> bool:
-        """Whether its value stands on the command line without a name."""
+        """Whether the command line has its value without a name."""
         return not isinstance(self.info, OptionInfo)
 
     @property

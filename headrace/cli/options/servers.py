@@ -148,7 +148,7 @@ class ServerOptions:
             return
         _check_launcher(self, launcher)
         if self.embedding_workers and launcher != LOCAL:
-            raise InputError("--embedding-workers must train on this machine", where="--embedding-workers, --launcher",
+            raise InputError("--embedding-workers needs --launcher local", where="--embedding-workers, --launcher",
                              value=self.embedding_workers, next_step="leave --embedding-workers out")  # fmt: skip
 
     def _refuse_alone(self) -> None:
@@ -192,18 +192,18 @@ def _check_launcher(options: ServerOptions, launcher: str) -> None:
     """Raise :class:`InputError` for servers that a launcher does not start, or cannot find."""
     text, is_number = options.servers, options.is_number
     if launcher == TPU_VM:
-        raise InputError("a job on one slice without a cluster must hold its tables on its hosts", where="--servers, --launcher",
+        raise InputError("--launcher tpu-vm starts no parameter servers: its hosts hold the tables", where="--servers, --launcher",
                          value=text, next_step="leave --servers out, or use --launcher gke")  # fmt: skip
     if launcher == GKE:
         if not is_number:
-            raise InputError("--servers must be the number of servers that the cluster starts", where="--servers, --launcher",
+            raise InputError("--servers with --launcher gke needs a number: the cluster starts that many servers", where="--servers, --launcher",
                              value=text, allowed=f"1 to {_MOST_LOCAL}")  # fmt: skip
         for option in ("server_token_file", "server_ca"):
             if value := getattr(options, option):
-                raise InputError("the servers of a cluster must have the token of the job", where=option_name(option), value=value,
+                raise InputError("with --launcher gke the servers use the token of the job", where=option_name(option), value=value,
                                  next_step="leave this option out")  # fmt: skip
     if launcher == REMOTE and is_number:
-        raise InputError("--servers must be the addresses of servers that are started elsewhere", where="--servers, --launcher",
+        raise InputError("--servers with --launcher remote needs the addresses of running servers", where="--servers, --launcher",
                          value=text, allowed="host:port,...", next_step="headrace ps serve --token-file TOKEN")  # fmt: skip
 
 

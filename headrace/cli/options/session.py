@@ -36,7 +36,7 @@ def cluster_address() -> Address:
 
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
     if not host or not port.isascii() or not port.isdigit():
-        raise InputError("a process with --jobset must run in a pod", where="$KUBERNETES_SERVICE_HOST, $KUBERNETES_SERVICE_PORT",
+        raise InputError("--jobset needs a process in a pod", where="$KUBERNETES_SERVICE_HOST, $KUBERNETES_SERVICE_PORT",
                          value=f"{host}:{port}", next_step="leave --jobset out elsewhere")  # fmt: skip
     return Address(host, int(port))
 

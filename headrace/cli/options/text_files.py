@@ -65,7 +65,7 @@ def sources_of(
     texts = [file for file, found in formats.items() if found is not None]
     if not texts:
         if schema:
-            raise InputError("a schema file must be that of text files", where="--schema", value=schema,
+            raise InputError("a schema file needs text files", where="--schema", value=schema,
                              allowed="files that end in .csv, .tsv, .jsonl, .ndjson, also with .gz, .bz2, .xz, .zst or .lz4 after it")  # fmt: skip
         return list(files), ()
     with warehouse.catalog.read() as connection:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transforms.errors import InputError, StorageError
 
-#: A shorter token can be guessed; a longer file is none.
+#: A shorter token can be guessed; a longer file is refused as no token.
 _LEAST_CHARACTERS, _MOST_BYTES = 16, 4096
 
 

@@ -149,14 +149,14 @@ def _unknown(key: str, where: str, fields: Sequence[OptionField], known: Mapping
     near = nearest(key[:100].replace("_", "-"), [*known, _OPTIONS])
     return InputError("a run file must have the keys of flags", where=where, value=key[:100],
                       allowed=near or f"{_OPTIONS}, and the flags of headrace train without --",
-                      next_step="training options, such as batch_rows, stand in the table [options]")  # fmt: skip
+                      next_step="training options, such as batch_rows, belong in the table [options]")  # fmt: skip
 
 
 def _value_of(field: OptionField, value: Any, where: str, path: str) -> Any:
     """The value of an option. Raises :class:`InputError` for one of another type."""
     found, allowed = _typed(field, value)
     if found is None:
-        raise InputError("a value of a run file must be of its flag's type", where=where, value=value, allowed=allowed)
+        raise InputError("a value of a run file must have its flag's type", where=where, value=value, allowed=allowed)
     for text in found if isinstance(found, list) else [found]:
         if isinstance(text, str) and _CONTROL.search(text):
             raise InputError("text of a run file must have no control characters", where=where, value=text[:100])

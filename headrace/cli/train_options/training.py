@@ -58,10 +58,10 @@ class TrainOptions:
             return None
         launcher, hosts = self.cluster.launcher, self.hosts.hosts
         if launcher != LOCAL and found.tpu != TPUS_OF_THIS_MACHINE:
-            raise InputError("the hosts of a job must train on the TPUs of their machines", where="--tpu", value=found.tpu,
+            raise InputError("--tpu with --launcher must name the TPUs of each host's own machine", where="--tpu", value=found.tpu,
                              allowed=TPUS_OF_THIS_MACHINE)  # fmt: skip
         if launcher == LOCAL and (hosts or self.hosts.follow):
-            raise InputError("the tpu engine must train in this process, or on machines of a launcher", where="--tpu, --hosts",
+            raise InputError("--tpu with --launcher local needs a single process: remove --hosts and --follow", where="--tpu, --hosts",
                              value=hosts, next_step=f"leave --hosts out, or give --launcher {GKE}, {TPU_VM} or {REMOTE}")  # fmt: skip
         if launcher == REMOTE and hosts != 1:
             raise InputError("a job on TPUs must have one host", where="--hosts", value=hosts, allowed="1",
@@ -87,7 +87,7 @@ class TrainOptions:
         """Raise :class:`InputError` for numbers of processes that would change on other machines."""
         for name in _LOCAL_ONLY if self.cluster.launcher != LOCAL else ():
             if value := getattr(self.hosts, name):
-                raise InputError("the number of processes of a job on other machines must stay", where=option_name(name),
+                raise InputError("a job on other machines needs a fixed number of processes", where=option_name(name),
                                  value=value, next_step="leave this option out")  # fmt: skip
 
     def _check_job(self) -> None:

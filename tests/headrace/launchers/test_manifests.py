@@ -138,7 +138,7 @@ def test_the_host_of_a_job_on_tpus_connects_to_them(
     [
         (["--topology", "v5p:4x4x4"], "a slice of the tpu engine must be one machine"),
         (["--topology", "v5e:2x4"], "the tpu engine must have SparseCores"),
-        (["--tpu", "my-slice", "--topology", "v5p:2x2x1"], "the TPUs of their machines"),
+        (["--tpu", "my-slice", "--topology", "v5p:2x2x1"], "the TPUs of each host"),
         (["--topology", "v5p:2x2x1", "--config", "options.json"], "batch_rows must be a multiple of the SparseCores"),
     ],
 )
@@ -274,7 +274,7 @@ def test_no_secret_is_written(capsys: pytest.CaptureFixture[str]) -> None:
 
 WRONG = [
     (["--launcher", "moon"], "a launcher must be a known one", "local, gke, tpu-vm, remote"),
-    (["--topology", "v5p:4x4"], "one of its TPU generation", "2x2x1"),
+    (["--topology", "v5p:4x4"], "exist in its TPU generation", "2x2x1"),
     (["--topology", "v9:4x4"], "a TPU generation and the shape", "v4, v5e, v5p, v6e, tpu7x"),
     (["--topology", ""], "a TPU generation and the shape", "v5p:4x4x4"),
     (["--hosts", "15"], "must be that of the TPU slice", "16, of v5p:4x4x4"),
@@ -295,17 +295,17 @@ WRONG = [
     (["--images", "https://example.com/x"], "images must be named", "--images"),
     (["--images", ""], "images must be named", "--images"),
     (["--version", "0"], "must name the version of its model", "headrace model ls"),
-    (["--zone", "us-east5-a"], "an option must be one of the launcher", "with --launcher tpu-vm"),
-    (["--listen", "0.0.0.0:1"], "an option must be one of the launcher", "with --launcher remote"),
-    (["--job-dir", "folder"], "must not be of one machine", "--job-dir"),
-    (["--notice-file", "file"], "must not be of one machine", "--notice-file"),
-    (["--follow", "--caught-up-hosts", "2"], "must stay", "--caught-up-hosts"),
+    (["--zone", "us-east5-a"], "this option needs another launcher", "with --launcher tpu-vm"),
+    (["--listen", "0.0.0.0:1"], "this option needs another launcher", "with --launcher remote"),
+    (["--job-dir", "folder"], "needs a job on one machine", "--job-dir"),
+    (["--notice-file", "file"], "needs a job on one machine", "--notice-file"),
+    (["--follow", "--caught-up-hosts", "2"], "needs a fixed number of processes", "--caught-up-hosts"),
     (["--epoch-secs", "-1"], "must have at least one host", "--epoch-secs"),
     (["--grace-secs", "nan"], "a grace period must be a number of seconds", "--grace-secs"),
     (["--least-hosts", "17"], "at most that of the job", "up to 16"),
     (["--servers", "65"], "--servers must be a number of processes", "1 to 64"),
-    (["--servers", "ps-0:7000"], "must be the number of servers that the cluster starts", "1 to 64"),
-    (["--servers", "2", "--server-ca", "ca.pem"], "must have the token of the job", "--server-ca"),
+    (["--servers", "ps-0:7000"], "needs a number: the cluster starts that many servers", "1 to 64"),
+    (["--servers", "2", "--server-ca", "ca.pem"], "use the token of the job", "--server-ca"),
     (
         ["--servers", "2", "--tpu", "local", "--topology", "v5p:2x2x1"],
         "tables on servers must be trained without TPUs",
@@ -345,7 +345,7 @@ REMOTE = ["train", "ctr", "--launcher", "remote", "--hosts", "1", "--readers", "
         (["--run-dir", "folder"], "--job-dir must go with a run directory in a bucket"),
         (["--readers", "0"], "numbers of hosts and readers"),
         (["--jobset", "ctr"], "must be named by its namespace and its name"),
-        (["--jobset", "team/ctr"], "must run in a pod"),
+        (["--jobset", "team/ctr"], "needs a process in a pod"),
     ],
 )
 def test_a_wrong_option_of_a_controller_is_one_error(
@@ -393,7 +393,7 @@ def test_every_option_of_a_launcher_is_one_of_the_command() -> None:
     ("command", "rule"),
     [
         (["jobs", "submit", "--home", "home", "--"], "a job of a fleet must run on this machine"),
-        (["chaos", "--"], "chaos must be given a job that trains the data there is"),
+        (["chaos", "--"], "chaos cannot run a training with this option"),
     ],
 )
 def test_a_launcher_is_for_the_command_itself(

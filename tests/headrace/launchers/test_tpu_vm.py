@@ -188,9 +188,9 @@ def test_the_script_needs_the_catalog(tmp_path: Path, capsys: pytest.CaptureFixt
         (["--zone", ""], "a zone must be one of the cloud"),
         (["--zone", "Us East"], "a zone must be one of the cloud"),
         (["--project", "p;rm"], "a project must be named by its id"),
-        (["--topology", "tpu7x:2x2x1"], "that the TPU API has"),
-        (["--queue", "tpus"], "an option must be one of the launcher"),
-        (["--namespace", "team"], "an option must be one of the launcher"),
+        (["--topology", "tpu7x:2x2x1"], "that the TPU API offers"),
+        (["--queue", "tpus"], "this option needs another launcher"),
+        (["--namespace", "team"], "this option needs another launcher"),
     ],
 )
 def test_a_wrong_option_is_one_error(options: list[str], rule: str, capsys: pytest.CaptureFixture[str]) -> None:

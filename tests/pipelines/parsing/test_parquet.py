@@ -181,6 +181,6 @@ def test_parquet_is_imported_by_command(cli, tmp_path):
     error = cli("table", "import", "log", tmp_path / "a.parquet", tmp_path / "b.csv", status=2).err
     assert "all Parquet or all text" in error
     error = cli("table", "import", "log", tmp_path / "b.csv", "--time-column", "time", status=2).err
-    assert "must go with Parquet files" in error
+    assert "needs Parquet files" in error
     error = cli("table", "import", "log", tmp_path / "a.parquet", "--partition-by", "week", status=2).err
     assert "hour, day" in error

@@ -81,7 +81,7 @@ def test_weights_and_slots_of_different_moments_are_refused(
         TakenArrays(Moment(1, TAKEN), named(states[TAKEN], "rows", "weights")),
         TakenArrays(Moment(1, LATER), named(states[LATER], "slots")),
     ]
-    with pytest.raises(TornCheckpoint, match="of one moment, got weights and slots of different ones") as caught:
+    with pytest.raises(TornCheckpoint, match="its attempt and step, got arrays of different steps") as caught:
         write_part(tmp_path, part_of(TAKEN), mixed)
     assert "embedding/slots/user" in caught.value.where
     assert (caught.value.value, caught.value.allowed) == (f"attempt 1, step {LATER}", f"attempt 1, step {TAKEN}")
@@ -97,7 +97,7 @@ def test_weights_and_slots_of_different_moments_are_refused(
         forged = dataclasses.replace(manifest, arrays=(*manifest.arrays[:-1], last)).to_bytes()
         files.put(f"{name.folder}/{MANIFEST}", forged)
         part = str(dataclasses.replace(name, sha256=digest_of(forged)))
-        with pytest.raises(TornCheckpoint, match="of one moment"):
+        with pytest.raises(TornCheckpoint, match="its attempt and step"):
             publish(tmp_path, commit_of(checkpoint(1), 1), names_of(1), {"host-a": part}, find_facts)
     assert files.folders("") == ["parts"]
 

@@ -148,10 +148,10 @@ def test_the_commit_of_a_job_by_a_plan_has_the_plan_and_all_rows(run_dir: str | 
 @pytest.mark.parametrize(
     ("partition", "plan", "problem"),
     [
-        ("", cyclic_plan((("user", 120, 4), ("words", 120, 2)), 2), "a part must be of the plan by which its job trains"),
-        ("f" * 64, cyclic_plan((("user", 120, 4), ("words", 120, 2)), 2), "a part must be of the plan by which its job trains"),
-        ("f" * 64, None, "a part must be of a job without a plan"),
-        ("", cyclic_plan((("user", 120, 4), ("words", 120, 2)), 3), "a commit by a plan must be of a host for each core"),
+        ("", cyclic_plan((("user", 120, 4), ("words", 120, 2)), 2), "a part must have the plan of its job"),
+        ("f" * 64, cyclic_plan((("user", 120, 4), ("words", 120, 2)), 2), "a part must have the plan of its job"),
+        ("f" * 64, None, "a part of a job without a plan must have no plan"),
+        ("", cyclic_plan((("user", 120, 4), ("words", 120, 2)), 3), "a commit with a plan must have one host per core of the plan"),
     ],
 )  # fmt: skip
 def test_parts_of_another_plan_are_not_published(
@@ -269,7 +269,7 @@ def change_part(part: HostPart, arrays: TakenArrays, **changes: int) -> tuple[Ho
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"step": 11}, "one step"),
+        ({"step": 11}, "the same step"),
         ({"attempt": 2}, "attempt 2"),
         ({"hosts": 3}, "hosts 3"),
         ({"epoch": 1}, "epoch 1"),

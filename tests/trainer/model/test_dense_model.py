@@ -205,7 +205,7 @@ def test_features_are_compared_at_one_width():
     np.testing.assert_array_equal(found[:, 2], activations[:, 11:])
     equal = model_of(IDS, network="dcn").vectors(activations[:, :12])
     np.testing.assert_array_equal(equal.reshape(5, 12), activations[:, :12])
-    with pytest.raises(ConfigError, match="must have one width"):
+    with pytest.raises(ConfigError, match="needs equal widths"):
         model_of([*IDS, *NUMBERS], network="dcn", dims={"b": 7}).vectors(activations)
-    with pytest.raises(ConfigError, match="must have a network"):
+    with pytest.raises(ConfigError, match="needs a model with a network"):
         model_of(IDS, deep=False, linear=True).vectors(activations[:, :0])

@@ -124,7 +124,7 @@ def test_shapes_follow_from_the_options(options, others, expected, compression):
 @pytest.mark.parametrize(
     ("options", "others", "message"),
     [
-        ({"towers": [["a"], ["b"], ["c"], ["d"]], "compression": 2}, {}, "towers must be at most as many as features"),
+        ({"towers": [["a"], ["b"], ["c"], ["d"]], "compression": 2}, {}, "the number of towers must be at most"),
         ({"towers": [["a"], ["b"]], "compression": 2}, {}, "each feature of ids must be in a tower"),
         ({"towers": [["a", "b", "c", "x"]], "compression": 2}, {}, "a tower must name features of ids"),
         (HALF, {"tables": {"a": "t", "b": "t"}}, "features that share a table must be in one tower"),
@@ -134,7 +134,7 @@ def test_shapes_follow_from_the_options(options, others, expected, compression):
         ({"towers": TOWERS, "dim": 2}, {"network": "dcn"}, "the towers of dcn must have a compression ratio"),
         ({"towers": TOWERS, "dim": 4, "projections": 1}, {}, "the outputs of a tower must be at most as wide as its inputs"),
         ({"towers": TOWERS, "dim": 5, "combinations": 0.5}, {}, "must be at most"),
-        (HALF, {"network": "some.module:build"}, "tower_modules must go with a network that has them"),
+        (HALF, {"network": "some.module:build"}, "tower_modules needs a network with tower modules"),
     ],
 )  # fmt: skip
 def test_towers_that_do_not_fit_are_refused_where_inputs_are_laid_out(options, others, message):
@@ -217,7 +217,7 @@ def test_a_module_of_one_tower_starts_and_trains_as_that_of_the_model(network):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({}, "one of the model's tower_modules"), ({"dims": {"b": 8}}, "must have the dim of the model")],
+    [({}, "needs the option tower_modules"), ({"dims": {"b": 8}}, "must have the dim of the model")],
 )
 def test_a_module_on_its_hosts_is_one_of_the_model(options, message):
     made = config("run", **options, tower_modules=HALF if options else None)

@@ -48,7 +48,7 @@ def test_a_table_without_an_optimizer_has_that_of_the_options():
 
 @pytest.mark.parametrize(("name", "words"), [
     ("of_another_input", "must have the name of an embedded input"), ("too_small", "a row for every bucket"),
-    ("twice", "different names"), ("mixed", "of one kind"), ("failing", "vocabulary file is missing"),
+    ("twice", "different names"), ("mixed", "have one type"), ("failing", "vocabulary file is missing"),
     ("NOT_A_FUNCTION", "must be a function"), ("absent", "must be in its module"),
 ])  # fmt: skip
 def test_tables_that_do_not_fit_are_refused(name, words):

@@ -58,5 +58,5 @@ def test_held_out_events_are_scored_after_the_snapshot_that_is_written(tmp_path,
 
 def test_a_model_without_ids_is_refused(tmp_path):
     data = Synthetic(1, types={name: TYPES[name] for name in ("price", "mobile")})
-    with thread_servers(1) as servers, pytest.raises(ConfigError, match="on servers must have embedding tables"):
+    with thread_servers(1) as servers, pytest.raises(ConfigError, match="servers needs a model with embedding tables"):
         train(data.solution, data.read, config(tmp_path), make_engine=on_servers(servers, 1))

@@ -64,7 +64,7 @@ def test_a_client_must_have_the_token():
 def test_snapshots_and_loads_are_asked_of_servers():
     worker = EmbeddingWorker(lambda greeting, check: [])
     for own in (Greeting(role=SessionRole.SAVES), Greeting(role=SessionRole.LOADS)):
-        with pytest.raises(ConfigError, match="asked of servers"):
+        with pytest.raises(ConfigError, match="takes no snapshots"):
             worker.begin(own)
 
 
@@ -144,12 +144,12 @@ def test_the_ids_of_a_client_stay_within_their_limits():
         small = EmbeddingWorker(lambda greeting, check: [servers[0].connect(greeting)], most_kept_bytes=100)
         other = small.begin(Greeting(attempt=1))
         small.handle(other, Header(Kind.OPEN), document)
-        with pytest.raises(DataError, match="must be few"):
+        with pytest.raises(DataError, match="must fit in the worker's message memory"):
             small.handle(other, Header(Kind.KEEP), body)
         wide = EmbeddingWorker(lambda greeting, check: [servers[0].connect(greeting)], most_answer_bytes=100)
         last = wide.begin(Greeting(attempt=2))
         wide.handle(last, Header(Kind.OPEN), document)
-        with pytest.raises(DataError, match="activations of an answer must be few"):
+        with pytest.raises(DataError, match="activations of a batch must fit in one answer"):
             wide.handle(last, Header(Kind.FETCH), body)
         for one, own in ((worker, session), (small, other), (wide, last)):
             one.end(own)

@@ -213,7 +213,7 @@ def test_rows_are_not_used_while_they_are_loaded(tmp_path):
     rows = opened(tmp_path)
     rows.begin_load()
     for use in (lambda: rows.fetch(all_rows()), lambda: rows.update([(0, random_update(0), 0)], 1)):
-        with pytest.raises(ServerLost, match="after their load"):
+        with pytest.raises(ServerLost, match="before their load"):
             use()
     generation = rows.generation
     assert HeldRows(tmp_path).generation != generation

@@ -119,7 +119,7 @@ def test_a_request_is_taken_once_and_one_at_a_time(tmp_path):
     files = MoveFiles(tmp_path)
     one, other = (MoveRequest(new_id(), new_id(), count) for count in (1, 2))
     files.ask(one)
-    with pytest.raises(Busy, match="one request after the other"):
+    with pytest.raises(Busy, match="request is not finished"):
         files.ask(other)
     assert not files.withdraw(other)
     assert files.take_request() == one

@@ -40,7 +40,7 @@ def test_a_later_run_takes_the_servers_over_whatever_the_attempts():
         assert first.wait(lambda address: None) == 7
         second = replace(first, run=8).engine(1, FEATURES, SEED, HELD)
         train(second, range(2))
-        with pytest.raises(RemoteError, match="its newest one") as found:
+        with pytest.raises(RemoteError, match="a newer session") as found:
             train(engine, [2])
         assert "start other servers" in found.value.next_step
         with pytest.raises(RemoteError, match="must be the newest one"):

@@ -148,7 +148,7 @@ def test_a_plan_goes_with_a_request(tmp_path):
         training = Training(tmp_path, planned)
         with training.moves:
             report = training.report(training.ask(addresses(servers[2:])))
-            assert "must have a plan, too" in report.problem["what"]
+            assert "needs a plan for the new servers" in report.problem["what"]
             assert "ps:3" in report.problem["next_step"]
             report = training.report(training.ask(addresses(servers[2:]), mixed_plan(FEATURES, 3)))
             assert report.figures.stage is MoveStage.DONE
@@ -157,16 +157,16 @@ def test_a_plan_goes_with_a_request(tmp_path):
 
 
 def failing(count: int) -> Started:
-    raise StorageError("a parameter server must start", value="status 1")
+    raise StorageError("a parameter server did not start", value="status 1")
 
 
 @pytest.mark.parametrize(
     ("case", "problem"),
     [
-        ("one that is used", "to other servers than those that have them"),
+        ("one that is used", "other servers than the current ones"),
         ("none", "a server must answer"),
         ("another token", "the token must be that of the servers"),
-        ("no process", "a parameter server must start"),
+        ("no process", "a parameter server did not start"),
         ("another training", "for the training that runs"),
     ],
 )
@@ -251,7 +251,7 @@ def test_lost_servers_of_training_are_its_own_error(tmp_path, monkeypatch):
     """Not that of the move: training begins again from its newest checkpoint, as without one."""
 
     def lose() -> None:
-        raise ServerLost("a server must have the rows that it had")
+        raise ServerLost("the server has lost its rows")
 
     with thread_servers(3) as servers:
         training = Training(tmp_path, of(servers[:1]))
@@ -260,7 +260,7 @@ def test_lost_servers_of_training_are_its_own_error(tmp_path, monkeypatch):
             request = training.ask(addresses(servers[1:]))
             training.step()
             monkeypatch.setattr(training.engine, "finish", lose)
-            with pytest.raises(ServerLost, match="the rows that it had"):
+            with pytest.raises(ServerLost, match="lost its rows"):
                 training.step_until_the_end()
             monkeypatch.undo()
             training.begin(2)

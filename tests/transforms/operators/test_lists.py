@@ -149,7 +149,7 @@ def test_buckets_stay_with_ids() -> None:
 def test_values_are_of_the_items_type() -> None:
     for make in (lambda at, value: at.pad(2, value), lambda at, value: at.contains_item(value)):
         for at, value in ((ids, 1.5), (ids, True), (words, 1), (flags, 0), (prices, "x"), (moments, 0.5)):
-            with pytest.raises(TypeMismatch, match="of the items' type"):
+            with pytest.raises(TypeMismatch, match="have the items' type"):
                 make(at, value)
         with pytest.raises(InputError, match="int64"):
             make(ids, 2**63)

@@ -53,8 +53,8 @@ def test_membership() -> None:
 @pytest.mark.parametrize(
     ("mistake", "says"),
     [
-        (lambda: hr.int64("x").is_in(["a"]), "of the column's type"),
-        (lambda: hr.text("x").is_in([1]), "of the column's type"),
+        (lambda: hr.int64("x").is_in(["a"]), "have the column's type"),
+        (lambda: hr.text("x").is_in([1]), "have the column's type"),
         (lambda: hr.text("x").is_in("ab"), "must be a list of values"),
         (lambda: hr.int64("x").is_in([1.5]), "value of is_in must be"),
         (lambda: hr.text("x").is_in(["a", None]), "value of is_in must be"),

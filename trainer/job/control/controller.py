@@ -471,5 +471,7 @@ def _orders_key(orders: Sequence[Order]) -> str:
 
 def _ended() -> Unreachable:
     return Unreachable(
-        "the controller of a job must run", value="it has ended", next_step="wait until the next controller runs"
+        "the controller of the job is not running",
+        value="it has ended",
+        next_step="wait until the next controller runs",
     )

@@ -59,7 +59,9 @@ class ControllerService(ActionService):
 
     def _answer_action(self, name: str, content: bytes) -> Iterator[bytes]:
         if name not in self._actions:
-            raise InputError("an action must be one of a controller", value=name[:80], allowed=", ".join(self._actions))
+            raise InputError(
+                "an action must be one that a controller offers", value=name[:80], allowed=", ".join(self._actions)
+            )
         return self._actions[name](content)
 
     def _role(self, content: bytes) -> Iterator[bytes]:
@@ -78,7 +80,7 @@ class ControllerService(ActionService):
             check_role(chosen)
         seconds = _plain(grace.number)
         if not 0 <= seconds <= _MOST_SECS:
-            raise DataError("a grace period must be seconds", value=seconds, allowed="at least 0")
+            raise DataError("a grace period must be a number of seconds", value=seconds, allowed="at least 0")
         yield self._apply(Notice(0.0, seconds, chosen))
 
     def _release(self, content: bytes) -> Iterator[bytes]:
@@ -88,7 +90,9 @@ class ControllerService(ActionService):
     def _stop(self, content: bytes) -> Iterator[bytes]:
         (now,) = self._members(content, "now")
         if not isinstance(now.value, bool):
-            raise DataError("a stop must be now or after a commit", value=repr(now.value)[:80], allowed="true or false")
+            raise DataError(
+                '"now" of a stop must be true or false', value=repr(now.value)[:80], allowed="true or false"
+            )
         yield self._apply(StopAsked(0.0, now.value))
 
     def _data(self, content: bytes) -> Iterator[bytes]:
@@ -118,7 +122,7 @@ class ControllerService(ActionService):
 
     def _check_job(self, job: str) -> None:
         if job != self._job:
-            raise RunMismatch("a message must be of the controller's job", value=job[:200], allowed=self._job,
+            raise RunMismatch("a message must name the controller's job", value=job[:200], allowed=self._job,
                               next_step="give the address of the job's own controller")  # fmt: skip
 
 

@@ -113,7 +113,7 @@ def _read_start(found: DocumentField, path: Path, job: str, release: str) -> Log
         owner = read_value(LogOwner, found.at("owner"))
         for what, own, other in (("job", job, owner.job), ("release", release, owner.release)):
             if own != other:
-                raise RunMismatch(f"the log must be of the same {what}", where=str(path), value=other[:200], allowed=own,
+                raise RunMismatch(f"the log must have the same {what}", where=str(path), value=other[:200], allowed=own,
                                   next_step=f"continue with the {what} that wrote it, or move the file away: the job "
                                   "then continues from its newest commit")  # fmt: skip
         return LogStart(owner, read_value(Job, found.at("job")))

@@ -145,7 +145,7 @@ class JobFiles:
         """The controller's address. Raises :class:`Unreachable` without one, :class:`DataError` for a damaged file."""
         content = _read_small(self.address)
         if content is None:
-            raise Unreachable("the controller of a job must run", where=str(self.address), value="no such file",
+            raise Unreachable("the controller of the job is not running", where=str(self.address), value="no such file",
                               next_step="start the job, or wait until its controller is back")  # fmt: skip
         return _parse_address(content, str(self.address))
 

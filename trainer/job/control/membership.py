@@ -261,7 +261,7 @@ class Membership:
         return has_joined and is_other_service(error)
 
     def _apply(self, answered: tuple[int, Answer]) -> None:
-        """Follow an answer, unless it is of an earlier incarnation or older than one before."""
+        """Follow an answer, unless it belongs to an earlier incarnation or is older than an answer before it."""
         incarnation, answer = answered
         with self._lock:
             if incarnation != self.incarnation or (answer.lease, answer.version) < self._seen or self._ended.is_set():
@@ -270,7 +270,7 @@ class Membership:
             self._must_join = False
             for order in answer.orders:
                 if isinstance(order, Refuse):
-                    raise Refused("a process of a job must be the one that its controller accepts", where=str(self.role),
+                    raise Refused("the controller does not accept this process", where=str(self.role),
                                   value=order.reason, next_step="run the release of the controller, once per role")  # fmt: skip
                 if isinstance(order, Rejoin):
                     self._rejoin(order)

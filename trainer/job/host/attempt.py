@@ -65,7 +65,7 @@ class TrainedState:
 
 
 class _Status(IntEnum):
-    """What a host brings to a step."""
+    """What a host has for a step: a batch, or the reason why it has none."""
 
     BATCH = 0
     DONE = 1  # no event is left in this natural epoch

@@ -85,7 +85,7 @@ class ExchangeService:
         arrival, is_last = self._mailbox.open(greeting.sender, greeting.origin), False
         try:
             if first > arrival.wanted:
-                raise DataError("a stream of a host must go on where it ended", where=str(greeting.sender), value=first,
+                raise DataError("a reconnected stream must continue after its last message", where=str(greeting.sender), value=first,
                                 allowed=f"at most {arrival.wanted}")  # fmt: skip
             self._answer(frames, arrival.wanted)
             while (frame := frames.receive_header()) is not None:
@@ -102,7 +102,7 @@ class ExchangeService:
         """The greeting, and the number of the first message that its sender has still."""
         frame = frames.receive_header(until_secs)
         if frame is None or frame.kind != HostFrame.GREETING or frame.body_bytes > MOST_DOCUMENT_BYTES:
-            raise DataError("a host must greet first", value=None if frame is None else f"kind {frame.kind}, {frame.body_bytes:,} bytes",
+            raise DataError("the first message of a host must be its greeting", value=None if frame is None else f"kind {frame.kind}, {frame.body_bytes:,} bytes",
                             allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes")  # fmt: skip
         greeting = read_greeting(frames.receive_new_body(frame, until_secs))
         if not is_token(greeting.token, self._token):

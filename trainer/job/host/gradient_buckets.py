@@ -1,6 +1,6 @@
 """The buckets in which the hosts of a job add their dense gradients: fixed by the model and the number of hosts. Pure.
 
-Gradients stand one after the other in the order of the model's variables. The backward pass gives those of the last layers first, so the
+The gradients follow each other in the order of the model's variables. The backward pass gives those of the last layers first, so the
 first bucket is the end of the vector.
 """
 

@@ -324,7 +324,7 @@ class Host:
                 self._keep,
             )
             attempt = Attempt(order, state, tools)
-            self._state_attempt = None  # until the end, what is in memory is of no moment
+            self._state_attempt = None  # until the end, the state in memory belongs to no step
             self._attempt = attempt
             self._buffer.restart(attempt.requests())
             stop_unit = attempt.run()

@@ -132,12 +132,10 @@ def read_greeting(content: Bytes) -> HostGreeting:
             allowed="attempt, rank, channel, origin, token",
         )
     if document["rank"] >= _MOST_HOSTS:
-        raise DataError(
-            "the rank of a host must be that of a job", value=document["rank"], allowed=f"below {_MOST_HOSTS}"
-        )
+        raise DataError("the rank of a host must be in range", value=document["rank"], allowed=f"below {_MOST_HOSTS}")
     if document["channel"] >= _MOST_CHANNELS:
         raise DataError(
-            "the channel of a stream must be that of a job",
+            "the channel of a stream must be in range",
             value=document["channel"],
             allowed=f"below {_MOST_CHANNELS}",
         )
@@ -179,11 +177,11 @@ def read_description(content: Bytes, number: int, size_bytes: int) -> MessageLay
     """The layout of the message ``number``, whose arrays have so many bytes. Raises :class:`DataError`."""
     arrays = _read_value(content)
     if not isinstance(arrays, list) or len(arrays) > _MOST_ARRAYS:
-        raise DataError("a message of a host must be described by a list of its arrays", value=str(arrays)[:200],
+        raise DataError("the description of a host's message must be a list of its arrays", value=str(arrays)[:200],
                         allowed=f"at most {_MOST_ARRAYS} arrays")  # fmt: skip
     layout = MessageLayout.of(number, [_read_kind(one) for one in arrays])
     if layout.size_bytes != size_bytes:
-        raise DataError("a message of a host must be as long as its arrays", value=f"{size_bytes:,} bytes",
+        raise DataError("a message of a host must have the length of its arrays", value=f"{size_bytes:,} bytes",
                         allowed=f"{layout.size_bytes:,} bytes")  # fmt: skip
     return layout
 
@@ -196,14 +194,14 @@ def _read_value(content: Bytes) -> object:
     try:
         found: object = json.loads(bytes(content))
     except (ValueError, RecursionError) as error:
-        raise DataError("a message of a host must be described in JSON", value=str(error)[:200]) from None
+        raise DataError("the description of a host's message must be JSON", value=str(error)[:200]) from None
     return found
 
 
 def _read_json(content: Bytes) -> dict[str, Any]:
     document = _read_value(content)
     if not isinstance(document, dict):
-        raise DataError("a message of a host must be described by an object", value=type(document).__name__)
+        raise DataError("the description of a host's message must be a JSON object", value=type(document).__name__)
     return document
 
 

@@ -44,7 +44,7 @@ class JobData:
         return self.ledger_of(self.plan.counts) if rank == 0 else Ledger(self._rows)
 
     def ledger_of(self, counts: SavedCounts) -> Ledger:
-        """A ledger with these counts, which may be of more fragments than the plan's."""
+        """A ledger with these counts, which may have more fragments than the plan."""
         ledger = Ledger({**{one.key: one.rows for one in counts.fragments}, **self._rows})
         ledger.load(counts)
         return ledger

@@ -136,7 +136,7 @@ class Mailbox:
                 return message
             away_since = self._away_since.get(sender)
             if sender in self._ended or (away_since is not None and self._clock() >= away_since + self._return_secs):
-                raise HostLost("a host must stay until the end of the attempt", where=str(sender),
+                raise HostLost("another host left before the end of the attempt", where=str(sender),
                                next_step="the job trains the epoch again from its last commit")  # fmt: skip
             return None
 

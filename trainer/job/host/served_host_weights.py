@@ -59,7 +59,7 @@ class ServedHostWeights(HostWeights):
             beginning.finish_writing()
             self._forget()
         if beginning.continues and self._tables is None:
-            raise ServerLost("a host must go on with the servers that it had", value=", ".join(map(str, servers.addresses)),
+            raise ServerLost("a host must continue with the same parameter servers", value=", ".join(map(str, servers.addresses)),
                              next_step="run training again: it goes on from its last checkpoint")  # fmt: skip
         self._connect(servers, beginning)
         if target is None:

@@ -26,7 +26,7 @@ def shard_arrays(kind: str, tables: ShardedTables) -> dict[str, Array]:
 def parted_shards(kind: str, tables: ShardedTables, most_bytes: int) -> list[PartedArrays]:
     """The arrays of the parts that this core saves, as they are now, to be read while training goes on.
 
-    Sections that all cores have alike are saved by the first one.
+    Rank 0 saves the sections that are equal on all cores.
     """
     snapshot = tables.begin_part_snapshot(most_bytes=most_bytes)
     found = []

@@ -36,7 +36,7 @@ from transforms.arrays import Array
 class ShardedWeights(HostWeights):
     """See :class:`HostWeights`. Arrays of tables are those of this host's shards.
 
-    ``plan``: where the tables of the deep part stand, a core for each host; None: rows are spread over the hosts, as those of the linear part.
+    ``plan``: the placement of the deep part's tables, a core for each host; None: rows are spread over the hosts, as those of the linear part.
     ``towers``: the names of the inputs of each tower: the hosts exchange by towers, and the plan is that of the towers; none: they exchange flat.
     Modules of the same towers are on their hosts, see :func:`~trainer.job.host.tower_weights.has_own_modules`.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def has_own_modules(layout: InputLayout, config: TrainConfig, towers: Towers) -> bool:
-    """Whether the hosts of ``towers`` apply the modules of the model: these are of the same towers, and train without staleness.
+    """Whether the hosts of ``towers`` apply the modules of the model: these have the same towers, and train without staleness.
 
     The inputs of a DLRM must have the model's ``dim``. Otherwise raw activations cross hosts, and all hosts have all modules.
     """

@@ -65,7 +65,7 @@ def _only_runner(store: FleetStore) -> Iterator[None]:
         with run_lock(store.folder / "runner"):
             yield
     except Busy as error:
-        raise Busy("a fleet must be run by one process", where=error.where, value=error.value,
+        raise Busy("another process already runs this fleet", where=error.where, value=error.value,
                    next_step="headrace jobs submit adds a job to the fleet that runs") from None  # fmt: skip
 
 

@@ -102,7 +102,7 @@ class FleetStore:
         with self._locked():
             jobs = self.jobs()
             if any(one.job.name == submission.name and one.job.state not in ENDED for one in jobs):
-                raise InputError("the name of a job must not be that of one that has not ended", where="--name",
+                raise InputError("a job of this name has not ended yet", where="--name",
                                  value=submission.name)  # fmt: skip
             number = max((one.job.number for one in jobs), default=0) + 1
             now = self._clock()
@@ -127,7 +127,7 @@ class FleetStore:
         for one in reversed(jobs):
             if name in (one.job.name, str(one.job.number)):
                 return one
-        raise NotFound("a job must be one of the fleet", where=str(self.folder), value=name,
+        raise NotFound("the fleet has no such job", where=str(self.folder), value=name,
                        allowed=nearest(name, {one.job.name for one in jobs}))  # fmt: skip
 
     def update(self, number: int, change: Callable[[FleetJob], FleetJob]) -> StoredJob:
@@ -157,7 +157,7 @@ class FleetStore:
             with open(path, "rb") as file:
                 content = file.read(_MOST_BYTES)
         except FileNotFoundError:
-            raise NotFound("a job must be one of the fleet", where=str(path)) from None
+            raise NotFound("the fleet has no such job", where=str(path)) from None
         except OSError as error:
             raise StorageError("a job of a fleet cannot be read", where=str(path), value=error.strerror) from None
         try:

@@ -110,7 +110,7 @@ class JobSpec:
             with open(place, "rb") as file:
                 content = file.read(_MOST_BYTES)
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFound("a run must have a job", where=str(place),
+            raise NotFound("this run has no job", where=str(place),
                            next_step="start it: headrace train MODEL --hosts 1 --readers 1") from None  # fmt: skip
         except OSError as error:
             raise StorageError("the document of a job cannot be read", where=str(place), value=error.strerror) from None

@@ -142,7 +142,7 @@ class LocalServers:
         while not path.exists():
             assert server.process is not None
             if server.process.poll() is not None or time.monotonic() >= until:
-                raise self._ended("a parameter server must start", server.name, server.process.poll())
+                raise self._ended("a parameter server did not start", server.name, server.process.poll())
             time.sleep(_LOOK_SECS / 5)
         return Address.parse(path.read_text())
 
@@ -170,7 +170,7 @@ class LocalServers:
     def check(self) -> None:
         """Raise :class:`StorageError` if a server has ended by an error, and is not started again. Any thread may call it."""
         for name, status in tuple(self._given_up.items()):
-            raise self._ended("a parameter server must run", name, status)
+            raise self._ended("a parameter server has ended", name, status)
 
     def _ended(self, what: str, name: str, status: int | None) -> StorageError:
         log = self._logs / f"{name}.log"

@@ -207,7 +207,7 @@ class Supervisor:
         child, processes = self._controller, self._processes
         if processes.reap(child) and child.process is None and read_outcome(self.files) is None:
             if child.failures > (_MOST_KILLED_STARTS if child.was_killed else _MOST_STARTS):
-                raise StorageError("the controller of a job must start", where=str(processes.log_path(child)),
+                raise StorageError("the controller of the job did not start", where=str(processes.log_path(child)),
                                    value=processes.last_line(child), next_step="see its log")  # fmt: skip
             # without a log the controller that ended had not begun the job
             processes.start(child, () if self.files.log.exists() else self._launch_options)

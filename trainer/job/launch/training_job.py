@@ -200,7 +200,7 @@ def _check_run(files: JobFiles, bucket_run: str) -> None:
     except NotFound:
         return
     if _plain(found) != _plain(bucket_run):
-        raise RunMismatch("a job folder must be of one run, got that of another one", where=str(files.root),
+        raise RunMismatch("a job folder must belong to one run, got the folder of another run", where=str(files.root),
                           value=_plain(found) or "a run in this folder", allowed=_plain(bucket_run) or "a run in this folder",
                           next_step="give another --job-dir")  # fmt: skip
 

@@ -35,7 +35,7 @@ class LocalWorkers:
         self._processes = processes
 
     def follow(self, status: JobStatus, *, is_leaving: bool) -> None:
-        """Start those that are wanted, and end readers that are not; hosts leave by order."""
+        """Start the wanted processes, and end unwanted readers; hosts leave by order."""
         wanted: set[tuple[str, str]] = set()
         if not is_leaving:
             wanted |= {("host", f"h{k}") for k in range(status.wanted_hosts)}

@@ -1,1 +1,1 @@
-"""Towers of features: which embedding tables stand together on a host. Pure."""
+"""Towers of features: which embedding tables share a host. Pure."""

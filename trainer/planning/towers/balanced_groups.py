@@ -35,7 +35,7 @@ def balanced_groups(points: Array, weights: Array, groups: int, *, seed: int) ->
         seed: equal input and seeds give equal groups.
 
     Raises:
-        ConfigError: for fewer items than groups, and weights that are none.
+        ConfigError: for fewer items than groups, and weights that are negative or not finite.
     """
     if not 1 <= groups <= len(points):
         raise ConfigError(
@@ -116,7 +116,7 @@ def _shares(costs: Array, weights: Array) -> Array:
         costs.ravel(), A_ub=of_group.tocsr(), b_ub=most, A_eq=of_item.tocsr(), b_eq=np.ones(items), method="highs-ds"
     )
     if not solved.success:
-        raise ConfigError("balanced groups must have a solution", value=solved.message[:200])
+        raise ConfigError("the solver found no balanced groups", value=solved.message[:200])
     found: Array = solved.x.reshape(items, groups)
     return found
 

@@ -20,7 +20,7 @@ _HELD_PRODUCTS = 1 << 19
 
 @dataclass(frozen=True, slots=True)
 class Interactions:
-    """The interaction of each pair of features. Raises :class:`ConfigError` for values that are none.
+    """The interaction of each pair of features. Raises :class:`ConfigError` for a matrix that is not one of interactions.
 
     Attributes:
         features: their names.
@@ -52,7 +52,7 @@ class Interactions:
                     "a feature's interaction with itself must be 1", where=f"feature {self.features[i]}", value=row[i]
                 )
         if self.events < 1:
-            raise ConfigError("interactions must be of a sample of events", value=self.events, allowed=">= 1")
+            raise ConfigError("interactions need a sample with at least one event", value=self.events, allowed=">= 1")
 
     def matrix(self) -> Array:
         """The values, float64 [features, features]."""

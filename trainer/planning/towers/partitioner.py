@@ -47,7 +47,7 @@ def make_towers(
             "towers must be balanced by a known quantity", value=balance[:80], allowed=", ".join(BALANCES)
         )
     if strategy != STRIDED and interactions is None:
-        raise ConfigError("towers by interactions must have them", where=f"strategy {strategy}", value="none",
+        raise ConfigError("this strategy needs interactions", where=f"strategy {strategy}", value="none",
                           next_step="give a trained run, or take the strategy strided")  # fmt: skip
     plane = _plane(interactions, strategy, seed)
     if strategy == STRIDED:
@@ -78,7 +78,7 @@ def _plane(interactions: Interactions | None, strategy: str, seed: int) -> Plane
 def _groups(
     features: Sequence[TowerFeature], tables: Sequence[str], towers: int, balance: str, seed: int, plane: PlanePoints
 ) -> dict[str, int]:
-    """The tower of each table, in the order in which towers are first used. A table stands at the mean of its features."""
+    """The tower of each table, in the order in which towers are first used. The point of a table is the mean of its features' points."""
     at, weights = plane.array(), feature_weights(features, balance)
     members = [[place for place, one in enumerate(features) if one.table == table] for table in tables]
     points = np.stack([at[places].mean(axis=0) for places in members])

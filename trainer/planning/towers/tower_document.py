@@ -27,7 +27,7 @@ def towers_fingerprint(plan: TowerPlan) -> str:
 
 
 def read_towers(data: bytes, where: str) -> TowerPlan:
-    """The towers of a document at ``where``. Raises :class:`ConfigError` for bytes that are none."""
+    """The towers of a document at ``where``. Raises :class:`ConfigError` for bytes that are not such a document."""
     return _TOWERS.read(data, where)[0]
 
 
@@ -41,7 +41,7 @@ class _Interactions:
 
 @dataclass(frozen=True, slots=True)
 class _Towers:
-    """The members of a document: a :class:`TowerPlan`, whose interactions are of all features."""
+    """The members of a document: a :class:`TowerPlan` with the interactions of all features."""
 
     features: tuple[TowerFeature, ...]
     towers: tuple[tuple[str, ...], ...]

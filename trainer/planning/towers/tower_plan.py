@@ -38,7 +38,7 @@ class TowerFeature:
 
     def __post_init__(self) -> None:
         if not self.name or not self.table:
-            raise ConfigError("a feature of towers must have a name and a table", value=(self.name, self.table))
+            raise ConfigError('a feature of a tower needs "name" and "table"', value=(self.name, self.table))
         if self.table_bytes < 0 or not (math.isfinite(self.event_bytes) and self.event_bytes >= 0):
             raise ConfigError("the bytes of a feature must be finite numbers", where=f"feature {self.name}",
                               value=(self.table_bytes, self.event_bytes), allowed=">= 0")  # fmt: skip
@@ -46,7 +46,7 @@ class TowerFeature:
 
 @dataclass(frozen=True, slots=True)
 class TowerPlan:
-    """A partition of a model's features into towers. Raises :class:`ConfigError` for what is none.
+    """A partition of a model's features into towers. Raises :class:`ConfigError` for members that make no partition.
 
     Attributes:
         features: all features, in the model's order.
@@ -87,9 +87,9 @@ class TowerPlan:
                 "towers must be balanced by a known quantity", value=self.balance[:80], allowed=", ".join(BALANCES)
             )
         if self.interactions is None and self.strategy != STRIDED:
-            raise ConfigError("towers by interactions must have them", where=f"strategy {self.strategy}", value="none")
+            raise ConfigError("this strategy needs interactions", where=f"strategy {self.strategy}", value="none")
         if self.interactions is not None and list(self.interactions.features) != names:
-            raise ConfigError("interactions must be of the features of the towers, in their order",
+            raise ConfigError("interactions must list the features of the towers, in their order",
                               value=listed(self.interactions.features), allowed=listed(names))  # fmt: skip
         if len(self.points) != (0 if self.interactions is None else len(names)):
             raise ConfigError("towers with interactions must have a point for each feature", value=len(self.points))

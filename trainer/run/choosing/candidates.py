@@ -60,7 +60,7 @@ class Candidate:
 
     @property
     def family(self) -> str:
-        """Its network, or that it has none: what differs within a family is no simpler or less simple."""
+        """Its network, or "linear": candidates of one family count as equally simple."""
         return "linear" if self.is_linear else str(self.options.get("network", "dlrm"))
 
 

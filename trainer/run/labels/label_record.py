@@ -178,7 +178,7 @@ def _read_labels(shape: _Shape, content: Array, place: str) -> CompactLabels:
     last = int(codes[-1]) & (0xFF >> (rows % 8)) if count == 2 and rows % 8 else 0
     if not ascending or last or (count > 2 and int(codes.max()) >= count):
         raise TornCheckpoint(
-            "the codes of a label record must be places among its ascending labels, got others",
+            "the codes of a label record must be indexes of its ascending labels, got other numbers",
             where=f"{place}, fragment {key[:200]}",
         )
     return CompactLabels(rows, distinct, codes)

@@ -104,7 +104,7 @@ class RetractedEvents:
         self.events = 0
 
     def look(self, key: str, labels: FragmentLabels) -> None:
-        """Count those of one fragment."""
+        """Count the late labels of one fragment."""
         if key in self._changes.retracted:
             self.events += int(((self._ledger.of(key) > 0) & ~labels.live).sum())
 

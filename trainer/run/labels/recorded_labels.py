@@ -38,7 +38,7 @@ class RecordedLabels:
         self._before = {now[key]: labels for key, labels in before.fragments.items() if key in now}
         for key, labels in self._before.items():
             if len(ledger.of(key)) != labels.rows:
-                raise TornCheckpoint("a label record must be of the events of this data", value=key)
+                raise TornCheckpoint("a label record must have one label per event of the fragment", value=key)
         self._trained_again = before.trained_again
         self._present: dict[str, CompactLabels] = {}
         self._unknown: dict[str, int] = {}

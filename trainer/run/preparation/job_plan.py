@@ -38,7 +38,7 @@ from trainer.scheduling.work_units import Piece, PlaceRange, UnitPlan, cumulated
 from transforms.arrays import Array
 
 FORMAT = "headrace.plan/2"
-#: The format of earlier releases, in which every unit is of one stretch and belongs to one host.
+#: The format of earlier releases, in which every unit has one stretch and belongs to one host.
 _UNITS_OF_STRETCHES = "headrace.plan/1"
 _MOST_ROWS = 2**31 - 1
 #: Counts are at most 255, so every event is below this count.
@@ -134,7 +134,7 @@ class JobPlan:
         return share_ranges((places for _, places in owned), rank, hosts)
 
     def _rest_of(self, unit: int, row: int) -> PlaceRange:
-        """The places from ``row`` of its fragment on of a unit that is of one stretch."""
+        """The places from ``row`` of its fragment on of a unit with one stretch."""
         units = self.units
         first, stop = units.place_of(units.due_before(unit)), units.place_of(units.due_before(unit + 1))
         at = units.stretch_of(first)

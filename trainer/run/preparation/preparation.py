@@ -216,7 +216,7 @@ def check_policy(config: TrainConfig, changes: ChangePolicy) -> None:
 def check_placement(
     config: TrainConfig, *, is_served: bool, hosts: int = 1, plan: PartitionPlan | None = None, has_towers: bool = False
 ) -> None:
-    """Raises :class:`ConfigError` for tables that stand where they cannot be; ``has_towers``: the ``plan`` is that of towers."""
+    """Raises :class:`ConfigError` for tables in an unsupported placement; ``has_towers``: the ``plan`` places towers."""
     check_setup(
         Setup(
             hashed=bool(config.hashed),

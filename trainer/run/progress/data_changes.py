@@ -103,7 +103,7 @@ def _compare_partition(
     if not seen:
         return DataChanges()
     if before is None or trained_fragments is None:
-        why = "the checkpoint is of an older release" if trained_fragments is not None else "count_events is off"
+        why = "an older release wrote the checkpoint" if trained_fragments is not None else "count_events is off"
         return DataChanges(refused=(f"partition {key} has other content than when it was trained, and {why}: which of "
                                     "its events were trained is unknown",))  # fmt: skip
     return _compare_fragments(key, before, after, trained_fragments, accept)

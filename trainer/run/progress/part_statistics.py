@@ -53,7 +53,7 @@ def read_commit_statistics(run_dir: str, commit: int) -> CommitStatistics | None
     manifest = CommitManifest.from_bytes(files.read(f"{name}/{MANIFEST}"), where)
     parts = [found for one in manifest.parts if (found := _read_part(files, one)) is not None]
     if len({one.run for one in parts}) > 1:
-        raise TornCheckpoint("the statistics of a commit must be of one run", where=where, value=len(parts))
+        raise TornCheckpoint("all statistics of a commit must belong to one run", where=where, value=len(parts))
     if not parts:
         return None
     fingerprints = {key: one.name for part in parts for key, one in part.features.items()}

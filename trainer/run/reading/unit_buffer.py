@@ -50,7 +50,7 @@ _MANY_UNITS = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How a buffer meets failures.
+    """Retry settings of a unit buffer.
 
     Attributes:
         most_failures: failed services of one unit, by readers that are up, after which its error is raised.
@@ -377,7 +377,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         self._queued.notify_all()
 
     def _give_up_one(self, present: Sequence[str], now: float) -> None:
-        """If the host's next unit has no reader because later ones wait for space at all of them, the last of those gives up."""
+        """Cancel the latest waiting unit if units that wait for space occupy all readers and the host's next unit has none."""
         first = self._held.units.get(self._order[0].number) if self._order else None
         if first is None or first.services or first.number in self._admitted or not present:
             return

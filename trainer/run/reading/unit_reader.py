@@ -98,7 +98,7 @@ class UnitReader:
         known = self._known(request.solution)
         fragment = known.fragments.get(request.fragment)
         if fragment is None:
-            raise DataError("a unit must be of a fragment of its solution", where=f"solution {request.solution[:12]}",
+            raise DataError("a unit must name a fragment of its read solution", where=f"solution {request.solution[:12]}",
                             value=request.fragment)  # fmt: skip
         if request.first_row + request.rows > fragment.rows or not request.rows:
             raise DataError("a unit must be events of its fragment", where=f"fragment {request.fragment}",

@@ -39,7 +39,7 @@ class UnitRequest:
         if not isinstance(self.solution, str) or not _DIGEST.fullmatch(self.solution):
             raise DataError("solution of a unit must be a SHA-256 in hexadecimal", value=self.solution)
         if not isinstance(self.fragment, str) or not self.fragment:
-            raise DataError("fragment of a unit must be a text", value=self.fragment)
+            raise DataError("fragment of a unit must be a string", value=self.fragment)
 
     def to_bytes(self) -> bytes:
         """The request as a Flight ticket, the inverse of :meth:`from_bytes`."""

@@ -1,4 +1,4 @@
-"""Whether the tables of a run can stand where they shall: by a plan, by which they are stored, and pruned ones on hosts. Pure."""
+"""Checks the placement of a run's tables: the plan, the plan of the stored parts, and pruned tables on hosts. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WHERE = "--plan"
 def check_tables(plan: PartitionPlan, layout: InputLayout, config: TrainConfig) -> None:
     """Raise :class:`ConfigError` unless the tables of a plan are those of the model's deep part, which their optimizers let it cut."""
     if not (config.deep and layout.features):
-        raise ConfigError("a run by a plan must have embedding tables", where=_WHERE,
+        raise ConfigError("--plan needs a model with embedding tables", where=_WHERE,
                           value="deep is false" if layout.features else "no input of ids",
                           next_step='train without --plan, or give {"deep": true} with --config')  # fmt: skip
     tables = tables_of(layout.features)
@@ -37,7 +37,7 @@ def check_tables(plan: PartitionPlan, layout: InputLayout, config: TrainConfig) 
 def check_hosts(plan: PartitionPlan, hosts: int, least_hosts: int = 0, caught_up_hosts: int = 0) -> None:
     """Raise :class:`ConfigError` unless a plan has a core for each host, as long as the job runs.
 
-    ``least_hosts``, ``caught_up_hosts``: the other numbers of hosts of the job; 0: there are none.
+    ``least_hosts``, ``caught_up_hosts``: the other numbers of hosts of the job; 0: not given.
     """
     numbers = {"--hosts": hosts, "--least-hosts": least_hosts, "--caught-up-hosts": caught_up_hosts}
     for option, number in numbers.items():
@@ -49,15 +49,15 @@ def check_hosts(plan: PartitionPlan, hosts: int, least_hosts: int = 0, caught_up
 
 
 def check_fixed_hosts(hosts: int, least_hosts: int, caught_up_hosts: int, *, where: str) -> None:
-    """Raise :class:`ConfigError` unless the hosts of a job are as many as long as it runs; 0: there is no such other number."""
+    """Raise :class:`ConfigError` unless the number of hosts of a job is fixed; 0: the option is not given."""
     for option, number in (("--least-hosts", least_hosts), ("--caught-up-hosts", caught_up_hosts)):
         if number and number != hosts:
-            raise ConfigError("the hosts of a job must stay as many, each with its tables", where=f"{where}, {option}", value=number,
+            raise ConfigError("this job needs a fixed number of hosts: each holds a part of the tables", where=f"{where}, {option}", value=number,
                               allowed=str(hosts), next_step=f"leave {option} out")  # fmt: skip
 
 
 def check_pruned_hosts(layout: InputLayout, config: TrainConfig, head: AnyHead, hosts: int) -> None:
-    """Raise :class:`ConfigError` for pruned tables of which one of so many hosts, or servers, would have no place."""
+    """Raise :class:`ConfigError` for a pruned table that has fewer places than there are hosts or servers."""
     if config.pruning is None or not layout.features:
         return
     parts_of_model = ((config.deep, layout.features), (config.linear, linear_features(layout, config, head)))
@@ -75,13 +75,13 @@ def check_stored(plan: PartitionPlan, saved: SavedRun | None) -> None:
         return
     if _tables(_stored_plan(saved, plan)) == _tables(plan):
         return
-    raise RunMismatch("a run must go on by the plan of its newest commit, got another one", where=saved.path, value=_words(plan),
+    raise RunMismatch("a run must continue with the plan of its newest commit, got another plan", where=saved.path, value=_words(plan),
                       allowed=_words(saved.partition) if saved.partition else "rows that are spread over its hosts",
                       next_step="headrace ckpt reshard RUN --output NEW, with --plan, or with --hosts and --towers, writes a run by it; or leave it out")  # fmt: skip
 
 
 def _stored_plan(saved: SavedRun, plan: PartitionPlan) -> PartitionPlan:
-    """Where the tables of ``plan`` stand in a commit of parts; those that its partition does not name are spread by rows."""
+    """The placement of ``plan``'s tables in a commit of parts; a table that its partition does not name is spread by rows."""
     own = saved.partition
     if own is not None and own.tables:
         return own

@@ -40,7 +40,7 @@ class SavedRun:
         number: of the checkpoint, which is in its name.
         job: the position of a training job; None if one process trained it.
         labels: the labels as trained; None if they are not recorded.
-        partition: where the tables stand in its parts, by a plan; None: they are whole, or their rows are spread over the hosts of ``job``.
+        partition: the plan of the tables in its parts; None: they are whole, or their rows are spread over the hosts of ``job``.
     """
 
     path: str

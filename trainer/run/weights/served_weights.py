@@ -52,7 +52,7 @@ class ServedTables:
     ) -> None:  # fmt: skip
         features = joined_features(layout, config, head)
         if not features:
-            raise ConfigError("training on servers must have embedding tables", where="--servers", value="no input of ids",
+            raise ConfigError("--servers needs a model with embedding tables", where="--servers", value="no input of ids",
                               next_step="train without --servers")  # fmt: skip
         self._config = config
         self._deep_columns = sum(one.width for one in layout.features) if config.deep else 0

@@ -208,14 +208,14 @@ def weights_on(
 def check_slice(slice_: TpuSlice | None, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
     """Raise :class:`ConfigError` or :class:`UnsupportedSetting` for a model that the slice cannot train, or another engine than the machine's."""
     if (slice_ is not None) != (config.engine == "tpu"):
-        raise ConfigError("the engine of training must be that of its machine", where="engine", value=config.engine,
+        raise ConfigError("the option engine must fit the machine", where="engine", value=config.engine,
                           allowed="cpu without a TPU slice, tpu with one",
                           next_step="headrace train --tpu local trains on the TPUs of this machine")  # fmt: skip
     if slice_ is None:
         return
     events_per_replica(config, slice_)
     if not layout.features:
-        raise ConfigError("a model of the tpu engine must have an input of ids", where="engine", value="tpu",
+        raise ConfigError("the tpu engine needs a model with embedding inputs", where="engine", value="tpu",
                           next_step="add an input of ids, or train with the cpu engine")  # fmt: skip
     features = joined_features(layout, config, head)
     if slice_.sparse_cores:

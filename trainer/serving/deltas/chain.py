@@ -90,7 +90,7 @@ def no_links(folder: Path) -> NotFound:
 
 
 def check_chain(links: Sequence[Link]) -> None:
-    """Raises :class:`TornCheckpoint` unless the links follow each other and are of one model."""
+    """Raises :class:`TornCheckpoint` unless the links follow each other and have one model."""
     for before, link in itertools.pairwise(links):
         own, theirs = link.manifest, before.manifest
         if own.number != theirs.number + 1 or own.previous != before.hash:
@@ -122,7 +122,7 @@ def links_to_apply(links: Sequence[Link], at: Position | None, where: str) -> tu
     if at is None:
         return _from_newest_full(links, where, "a new state must begin with a full snapshot, got none")
     if at.model != links[-1].manifest.model:
-        raise LinkRefused("a link must be of the model of the state, got another", where=where, value=links[-1].manifest.model[:12],
+        raise LinkRefused("a link must have the model of the state, got another model", where=where, value=links[-1].manifest.model[:12],
                           allowed=at.model[:12], next_step="apply the links of the run that the state was made from")  # fmt: skip
     return _after_link(links, at, where) if at.hash else _after_commit(links, at, where)
 

@@ -191,12 +191,12 @@ def _checked(files: RunFiles, chain: Path) -> Link | None:
     _check_sizes(newest)
     read_state(chain, newest.hash)
     if not newest_first(files):
-        raise LinkRefused("a run without a checkpoint must begin an empty chain, got one with links", where=str(chain),
+        raise LinkRefused("a run without a checkpoint needs an empty chain, got a chain with links", where=str(chain),
                           value=newest.manifest.name, allowed="the chain of this run, or an empty folder",
                           next_step="name another folder for the links")  # fmt: skip
     model = model_digest_of(newest_commit(files).document)
     if model != newest.manifest.model:
-        raise LinkRefused("a chain must be of the model of the run, got another", where=str(chain), value=newest.manifest.model[:12],
+        raise LinkRefused("a chain must belong to the model of the run, got the chain of another model", where=str(chain), value=newest.manifest.model[:12],
                           allowed=model[:12], next_step="name another folder for the links")  # fmt: skip
     return newest
 

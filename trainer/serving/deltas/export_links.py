@@ -244,12 +244,12 @@ def _since_link(
         raise InputError("a delta must begin at the newest link of its chain", where="--since", value=since, allowed=str(known.epochs),
                          next_step="leave --since out, or name another --output")  # fmt: skip
     if commit.epochs_done <= known.epochs:
-        raise LinkRefused("a delta must be of a commit after that of the newest link", where=files.place(commit_name(commit.epochs_done)),
+        raise LinkRefused("a delta needs a commit newer than the newest link", where=files.place(commit_name(commit.epochs_done)),
                           value=commit.epochs_done, allowed=f"above {known.epochs}",
                           next_step="the run went back: headrace export full adds a full snapshot of it")  # fmt: skip
     base = _base_of_link(files, chain, link, window_bytes)
     if base is None:
-        raise NotFound("a chain must have the rows of its newest link, or the run its commit", where=str(chain),
+        raise NotFound("a delta needs the rows of the newest link, beside the chain or in the run", where=str(chain),
                        value=f"without {state_folder(chain, link.hash).name}, and {commit_name(known.epochs)}",
                        next_step="headrace export full adds a full snapshot to the chain")  # fmt: skip
     return base
@@ -286,7 +286,7 @@ class _Export:
         self._model = model_digest_of(commit.document)
         self._link, self._state = chain / f"{TEMPORARY}link", chain / f"{TEMPORARY}rows"
         if before is not None and before.manifest.model != self._model:
-            raise LinkRefused("a link must be of the model of its chain, got another", where=files.place(""), value=self._model[:12],
+            raise LinkRefused("a link must have the model of its chain, got another model", where=files.place(""), value=self._model[:12],
                               allowed=before.manifest.model[:12], next_step="export to another folder")  # fmt: skip
 
     def write(self) -> Link:

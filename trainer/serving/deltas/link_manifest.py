@@ -214,7 +214,7 @@ def dense_file(position: int) -> str:
 def check_format(document: DocumentField, form: str) -> None:
     """Raises :class:`OtherFormat` for a verified document of another format."""
     if (found := document.at("format").text()) != form:
-        raise OtherFormat("a file must be of a format that this release reads", where=document.place, value=found[:80], allowed=form,
+        raise OtherFormat("a file must have a format that this release reads", where=document.place, value=found[:80], allowed=form,
                           next_step="use the release of Headrace that wrote it, or export a full snapshot again")  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def read_state(chain: Path, link: str) -> RowState | None:
         return None
     found = RowState.from_bytes(read_file(place), str(place))
     if found.link != link:
-        raise TornCheckpoint("the rows of a chain must be those after its newest link", where=str(place), value=found.link[:12],
+        raise TornCheckpoint("the rows beside a chain must belong to its newest link", where=str(place), value=found.link[:12],
                              allowed=link[:12])  # fmt: skip
     return found
 
@@ -106,7 +106,7 @@ def digest_stream(chain: Path, state: RowState, kind: str, table: str, window_by
     """The ids and digests, uint64 [rows, 2], of a table of the state. Raises :class:`TornCheckpoint` for one that it does not have."""
     names = [(one.kind, one.table) for one in state.tables]
     if (kind, table) not in names:
-        raise TornCheckpoint("the rows of a chain must be those of the tables of the run", where=f"{kind} table {table}",
+        raise TornCheckpoint("the rows beside a chain must have the tables of the run", where=f"{kind} table {table}",
                              value=_listed(names))  # fmt: skip
     position = names.index((kind, table))
     found, folder = state.tables[position], state_folder(chain, state.link)

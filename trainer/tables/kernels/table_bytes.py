@@ -43,7 +43,7 @@ def does_not_fit(tables: Sequence[TableSpec], memory_bytes: int) -> ConfigError:
 
 
 def _fitting(largest: Sequence[TableSpec], sizes: dict[str, int], memory_bytes: int) -> str:
-    """What would fit: the largest table with fewer rows, or if the others are too large already, all of them."""
+    """What would fit: the largest table with fewer rows, or fewer rows in all tables if the others are too large already."""
     first, total = largest[0], sum(sizes.values())
     left = memory_bytes - (total - sizes[first.name])
     if left >= sizes[first.name]:

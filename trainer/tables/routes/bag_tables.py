@@ -118,7 +118,7 @@ class BagTables(ABC, Generic[Kept]):
     def apply_gradients(self, batch: IdBatch, gradients: Array) -> None:
         """One optimizer update for each distinct row of ``batch``, by float32 ``gradients`` [batch.rows, width].
 
-        Gradients are of the loss by the activations of the same batch. Raises :class:`BadBatch`, or :class:`~trainer.errors.NonFiniteLoss`
+        The gradients are the loss's derivatives by the activations of the same batch. Raises :class:`BadBatch`, or :class:`~trainer.errors.NonFiniteLoss`
         for NaN and infinity; nothing is changed or sent then.
         """
         flat = self.checked(batch, gradients)

@@ -191,7 +191,7 @@ class PrunedEngine(BagTables[PlacedBatch]):
         self._is_frozen = True
 
     def load(self, state: Mapping[str, TableState]) -> None:
-        """See :class:`BagTables`; in tables without sections all rows are of no importance.
+        """See :class:`BagTables`; in tables without sections all rows have importance 0.
 
         Of a state with more rows than a group has places, the most important ones stay.
         """

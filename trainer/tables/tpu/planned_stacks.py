@@ -38,9 +38,7 @@ def not_taken(plan: PartitionPlan, tables: Sequence[TableSpec], devices: int, sp
     """
     own = [one for one in plan.tables if any(table.name == one.name for table in tables)]
     if not sparse_cores:
-        return (
-            "The embedding hardware of v2 to v4 takes nothing of a plan: TensorFlow decides where its tables stand.",
-        )
+        return ("The embedding hardware of v2 to v4 takes nothing of a plan: TensorFlow places its tables.",)
     return tuple(_partitions(plan, own, devices * sparse_cores)) + tuple(_stacks(plan, tables))
 
 

@@ -98,7 +98,7 @@ def _check(batch: IdBatch) -> None:
         or offsets.ndim != 2
         or not offsets.size
     ):
-        raise BadBatch("a batch must hold int32 or int64 ids and int64 offsets by feature",
+        raise BadBatch("ids must be int32 or int64, offsets int64 [features, events + 1]",
                        value=(str(ids.dtype), str(offsets.dtype), offsets.shape))  # fmt: skip
     if weights is not None and (weights.shape != ids.shape or weights.dtype != np.float32):
         raise BadBatch("a weighted batch must have a float32 weight for every id", value=(str(weights.dtype), weights.shape),
@@ -212,7 +212,7 @@ def _read_records(view: memoryview[int]) -> tuple[int, bool, int, list[_Record]]
 
 
 def _damaged(where: str) -> BadBatch:
-    return BadBatch("a batch on the wire must be that of an encoder", where=where)
+    return BadBatch("a batch on the wire must be bytes that the encoder writes", where=where)
 
 
 def _decode_lengths(body: memoryview[int], record: _Record, ends: Array) -> bool:

@@ -34,10 +34,10 @@ def encode(rows: Array, counts: Array, out: Array) -> int:
     Raises :class:`BadBatch` for arrays that do not fit, and for an ``out`` of fewer than :func:`most_bytes`.
     """
     if rows.dtype != np.int64 or rows.ndim != 1 or (counts < 0).any() or int(counts.sum()) != len(rows):
-        raise BadBatch("row numbers must be as many int64 as their numbers by table", value=(str(rows.dtype), len(rows)),
+        raise BadBatch("row numbers must be int64, as many as the counts by table add up to", value=(str(rows.dtype), len(rows)),
                        allowed=str(int(counts.sum())))  # fmt: skip
     if out.dtype != np.uint8 or out.ndim != 1 or len(out) < most_bytes(len(rows), len(counts)):
-        raise BadBatch("a buffer must hold the most bytes of row numbers", value=(str(out.dtype), out.shape),
+        raise BadBatch("a buffer must have space for the longest encoding of the row numbers", value=(str(out.dtype), out.shape),
                        allowed=f"uint8 ({most_bytes(len(rows), len(counts))},)")  # fmt: skip
     return int(_encode_tables(np.ascontiguousarray(rows), counts.astype(np.int64), out))
 
@@ -104,7 +104,7 @@ def decode(buffer: Array, counts: Array) -> Array:
     bad = _decode_tables(buffer, np.array(numbers, np.int64), rows)
     if bad != _GOOD:
         raise BadBatch(
-            "row numbers on the wire must be those of an encoder",
+            "row numbers on the wire must be bytes that the encoder writes",
             where=f"table {bad} of {len(numbers)}",
             value=len(buffer),
         )

@@ -26,7 +26,7 @@ def lookup_params(
                            next_step="give each key its value, as in {'phone': 1, 'tablet': 2}")  # fmt: skip
     for key in table:
         if type(key) is not kind:
-            raise TypeMismatch("a key of the dictionary must be of the column's type", where="operator lookup", value=key,
+            raise TypeMismatch("a key of the dictionary must have the column's type", where="operator lookup", value=key,
                                allowed=f"{kind.__name__}, since the column is {column_type}")  # fmt: skip
     pairs = sorted(((str(key), value) for key, value in table.items()), key=lambda pair: pair[0])
     values = [value for _, value in pairs]
@@ -46,5 +46,5 @@ def _dtype(values: list[object]) -> DType:
         return DType.FLOAT64
     if kinds == {str}:
         return DType.STRING
-    raise TypeMismatch("the values of a dictionary must be of one type", where="operator lookup",
+    raise TypeMismatch("the values of a dictionary must have one type", where="operator lookup",
                        value=", ".join(sorted(kind.__name__ for kind in kinds)), allowed="int, float or str")  # fmt: skip

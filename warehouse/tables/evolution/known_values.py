@@ -33,7 +33,7 @@ class StoredValues:
 
 #: The digest of a column that is absent.
 _ABSENT = ""
-#: Digests that stand for equal values of a column, the own one first, with the type that each is of; "" for the column's own.
+#: Digests that stand for equal values of a column, the own one first, with the type of each; "" for the column's own.
 _Equals = dict[str, str]
 
 

@@ -176,7 +176,7 @@ def test_the_messages_of_another_job_are_refused(tmp_path):
     with serving(tmp_path) as found:
         other = ControllerClient(found.service.address, job="other", token=found.files.read_token())
         for act in (other.status, other.release, lambda: other.send(RoleCall("other", HOST, 1))):
-            with pytest.raises(RemoteError, match="of the controller's job") as caught:
+            with pytest.raises(RemoteError, match="name the controller's job") as caught:
                 act()
             assert caught.value.kinds[0] == "RunMismatch"
 
@@ -389,14 +389,14 @@ def test_documents_are_served_by_digest(tmp_path):
 
 
 BAD = [
-    ("nonsense", b"", "one of a controller"),
+    ("nonsense", b"", "one that a controller offers"),
     ("role", b"", "valid document"),
     ("role", b"\xff\xfe", "valid document"),
     ("role", b"[" * 100_000, "valid document"),
     ("role", b"{}", "valid document"),
     ("status", b"{}", "valid document"),
     ("status", b'{"job":1}', "valid document"),
-    ("stop", b'{"job":"small","now":1}', "now or after"),
+    ("stop", b'{"job":"small","now":1}', "must be true or false"),
     ("stop", b'{"job":"small"}', "valid document"),
     ("notice", b'{"job":"small","grace_secs":-1,"role":null}', "seconds"),
     ("notice", b'{"job":"small","grace_secs":1e999,"role":null}', "valid document"),
@@ -485,7 +485,7 @@ def test_a_given_up_attempt_is_told_to_its_host(tmp_path):
 
 def test_an_address_file_is_checked(tmp_path):
     files = JobFiles(tmp_path)
-    with pytest.raises(Unreachable, match="must run"):
+    with pytest.raises(Unreachable, match="is not running"):
         files.find_controller()
     files.make()
     files.write_address(ControllerAddress("127.0.0.1:80", 5, 2))

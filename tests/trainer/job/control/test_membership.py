@@ -137,7 +137,7 @@ def test_reports_of_heartbeats_reach_the_status(tmp_path):
 
 def test_a_member_of_another_release_is_refused(tmp_path):
     with serving(tmp_path) as found:
-        with pytest.raises(Refused, match="the one that its controller accepts") as caught:
+        with pytest.raises(Refused, match="does not accept this process") as caught:
             member(found.client, release="0.9").start()
         assert "release" in caught.value.value
 

@@ -207,7 +207,7 @@ def test_a_plan_goes_with_a_request_and_to_hosts_that_are_started_again(make, sc
     job.done -= 1
     request = job.ask(places[2])
     job.attempt(continues=True)
-    assert "must have a plan, too" in job.files.read_state().move.problem["what"]
+    assert "needs a plan for the new servers" in job.files.read_state().move.problem["what"]
     other = tables_of([replace(one, table=replace(one.table, vocabulary_size=3)) for one in features[:1]])
     wrong = PartitionPlan(1, tuple(TablePlan(one.name, 3, one.dim, (Slice(0, one.dim, (0,)),)) for one in other))
     job.done -= 1
@@ -236,8 +236,8 @@ def test_a_request_that_cannot_be_met_changes_nothing(make, places, expected, mo
     report = job.files.read_state().move
     assert (report.id, report.figures.stage) == (request.id, MoveStage.GIVEN_UP)
     problems = {
-        "count": "to servers that run",
-        "same": "to other servers",
+        "count": "addresses of running servers",
+        "same": "needs other servers",
         "away": "must",
         "other training": "the training that runs",
     }

@@ -359,7 +359,7 @@ def test_a_host_refuses_the_units_of_bad_readers_and_asks_another_one(warehouse,
 
 def test_a_controller_that_is_ending_is_away_for_its_supervisor(tmp_path):
     def refuse(name, content):
-        raise Busy("the controller of a job must run", value="it has ended")
+        raise Busy("the controller of the job is not running", value="it has ended")
 
     with ActionService(Address("127.0.0.1", 0), refuse, most_bytes=1000) as service:
         client = ControllerClient(service.address)
@@ -380,7 +380,7 @@ def test_a_controller_that_fails_before_it_has_a_log_begins_at_the_same_commit_a
         return [sys.executable, "-c", "raise SystemExit(6)"]
 
     quick = SupervisorSettings(look_secs=0.05, backoff=Backoff(first_secs=0.01, most_secs=0.01, jitter=0.0))
-    with pytest.raises(StorageError, match="the controller of a job must start"):
+    with pytest.raises(StorageError, match="the controller of the job did not start"):
         Supervisor(files, "job", command, settings=quick).run(Commit(3, 7, 30))
     assert started == [("--commit", "3,7,30")] * 3 + [()]
 

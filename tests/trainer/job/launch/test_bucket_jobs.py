@@ -115,7 +115,7 @@ def test_of_two_controllers_in_a_bucket_one_is_held(tmp_path, gcs_server):
         loser = next(folder for folder, one in found.items() if one.state is JobState.HELD)
         assert found[loser].hold.reason.startswith("CommitConflict: a commit must be new")
         assert is_exact(warehouse, location)
-        with pytest.raises(RunMismatch, match="a job folder must be of one run"):
+        with pytest.raises(RunMismatch, match="a job folder must belong to one run"):
             launch(warehouse, gcs_server.home(gcs_server.bucket(), "run"), settings(), folder=loser, **JOB_OPTIONS)
         files = JobFiles(loser)
         release_hold(files)

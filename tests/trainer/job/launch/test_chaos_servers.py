@@ -103,7 +103,7 @@ def received(client: socket.socket, count: int) -> bytes:
 
 def test_a_job_without_servers_has_no_kind_of_theirs():
     assert set(kinds_of(ROLES)) == set(FaultKind) - OF_SERVERS == set(ChaosSettings().kinds)
-    with pytest.raises(InputError, match="must be one of a role of the job") as found:
+    with pytest.raises(InputError, match="needs a role that the job has") as found:
         replace(ChaosSettings(), kinds=(FaultKind.LOSE_MACHINE,))
     assert found.value.next_step == "give --servers to the training"
 
@@ -195,11 +195,11 @@ def test_a_paused_and_a_cut_off_server_answer_when_their_faults_end(disturbed: D
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--servers", "ps-0:7000"), "chaos must start the parameter servers that it disturbs"),
+        (("--servers", "ps-0:7000"), "chaos starts the parameter servers that it disturbs: give their number"),
         (("--servers", "0"), "--servers must be a number of processes, or addresses"),
         (
             ("--servers", "2", "--server-updates", "each"),
-            "updates must be applied in one order if weights are compared",
+            "--compare needs updates in a fixed order",
         ),
         (("--wire-ids", "unique"), "--wire-ids must go with --servers"),
     ],
@@ -213,7 +213,7 @@ def test_servers_that_chaos_cannot_disturb_are_refused(tmp_path: Path, options: 
 def test_kinds_of_servers_need_servers(tmp_path: Path):
     done = run_chaos("--kinds", "slow-link", "--", "train", "ctr", "--home", str(tmp_path))
     assert done.returncode == 2
-    assert "a kind of fault must be one of a role of the job" in done.stderr
+    assert "a kind of fault needs a role that the job has" in done.stderr
 
 
 @pytest.mark.slow

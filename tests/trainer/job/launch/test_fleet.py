@@ -160,7 +160,7 @@ def test_jobs_end_with_a_killed_runner_and_are_queued_again(tmp_path):
     runner = start("run", tmp_path, 1)
     scene = Scene(tmp_path, 1)
     scene.until_output(1, "runs as")
-    with pytest.raises(Busy, match="run by one process"):
+    with pytest.raises(Busy, match="already runs this fleet"):
         fleet_program.main("run", str(tmp_path), "1")
     process_id = int(scene.output(1).split()[-1])
     assert is_alive(process_id)
@@ -203,7 +203,7 @@ def test_submissions_are_checked(tmp_path):
     for wrong in ({"name": "one"}, {"name": "1"}, {"name": "a b"}, {"name": "n", "slots": 0}, {"name": "n", "priority": 10**9}):  # fmt: skip
         with pytest.raises(InputError):
             store.submit(submission(**{"slots": 1, "priority": 0, **wrong}))
-    with pytest.raises(NotFound, match="one of the fleet"):
+    with pytest.raises(NotFound, match="has no such job"):
         store.find("two")
     assert [one.job.name for one in store.jobs()] == ["one"]
 

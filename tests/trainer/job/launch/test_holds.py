@@ -88,7 +88,7 @@ def test_a_launch_waits_for_no_server_of_the_launch_before():
 
 
 def test_a_folder_without_a_job_is_one_error(tmp_path):
-    with pytest.raises(NotFound, match="must have a job"):
+    with pytest.raises(NotFound, match="has no job"):
         release_hold(JobFiles(tmp_path))
 
 

@@ -73,7 +73,7 @@ def test_a_job_by_a_plan_trains_what_one_without_trains(warehouse, tmp_path):
     prepared = prepare(warehouse, tmp_path / "by-plan", **OPTIONS)
     assert prepared.summary().exact
     check_stored(plan, prepared.saved)
-    with pytest.raises(RunMismatch, match="a run must go on by the plan of its newest commit") as raised:
+    with pytest.raises(RunMismatch, match="a run must continue with the plan of its newest commit") as raised:
         check_stored(PartitionPlan(2, plan.tables[::-1][:-1]), prepared.saved)
     assert "headrace ckpt reshard" in raised.value.next_step
 
@@ -89,7 +89,7 @@ def test_a_run_goes_on_from_a_commit_by_a_plan(warehouse, tmp_path):
     reshard_run(str(begun), 2, cyclic, tmp_path / "cyclic")
     saved = prepare(warehouse, tmp_path / "cyclic", **OPTIONS).saved
     check_stored(cyclic, saved)
-    with pytest.raises(RunMismatch, match="a run must go on by the plan"):
+    with pytest.raises(RunMismatch, match="a run must continue with the plan"):
         check_stored(plan, saved)
     for name in ("same", "without", "alone"):
         shutil.copytree(begun, tmp_path / name)
@@ -145,7 +145,7 @@ def test_a_plan_must_be_of_the_model_and_the_hosts(warehouse, tmp_path):
     with pytest.raises(ConfigError, match="a table with a row-wise optimizer must be on one core"):
         check_tables(plan, row_wise.layout, row_wise.config)
     linear = prepare(warehouse, tmp_path / "linear", deep=False, **OPTIONS)
-    with pytest.raises(ConfigError, match="a run by a plan must have embedding tables"):
+    with pytest.raises(ConfigError, match="--plan needs a model with embedding tables"):
         check_tables(plan, linear.layout, linear.config)
     check_hosts(plan, 2)
     for numbers, option in (((3,), "--hosts"), ((2, 1), "--least-hosts"), ((2, 0, 1), "--caught-up-hosts")):

@@ -86,7 +86,7 @@ def test_a_role_waits_for_its_controller_only_so_long(tmp_path: Path, monkeypatc
         (["--token-file", "token"], 2, "must have the address of its controller"),
         (["--token-file", "missing", "--controller", "127.0.0.1:9"], 6, "the file of a token cannot be read"),
         (["--token-file", "short", "--controller", "127.0.0.1:9"], 2, "at least 16 characters"),
-        ([], 4, "a run must have a job"),
+        ([], 4, "this run has no job"),
     ],
 )
 def test_wrong_options_of_a_role_are_one_error(

@@ -100,7 +100,7 @@ def test_a_server_that_ends_by_an_error_is_not_started_again_and_the_error_has_i
         servers.check()
         (servers._servers[1].memory / "tables.json").write_text("[")
         os.killpg(servers.processes["s1"], signal.SIGKILL)
-        with pytest.raises(StorageError, match="a parameter server must run") as raised:
+        with pytest.raises(StorageError, match="a parameter server has ended") as raised:
             check_for(PATIENCE_SECS, servers)
         assert raised.value.where == str(tmp_path / "s1.log")
         assert (

@@ -81,6 +81,6 @@ def finished(status):
 def test_the_hosts_of_a_job_by_towers_stay_as_many():
     check_fixed_hosts(2, 0, 2, where="--towers")
     for numbers, option in (((2, 1, 0), "--least-hosts"), ((2, 0, 1), "--caught-up-hosts")):
-        with pytest.raises(ConfigError, match="must stay as many") as raised:
+        with pytest.raises(ConfigError, match="needs a fixed number of hosts") as raised:
             check_fixed_hosts(*numbers, where="--towers")
         assert option in raised.value.where

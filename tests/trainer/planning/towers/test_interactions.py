@@ -86,7 +86,7 @@ def test_activations_of_another_shape_are_refused(shape):
         (("a", "b"), ((1.0, 1.5), (1.5, 1.0)), 1, "a mean of absolute cosines"),
         (("a", "b"), ((1.0, 0.5), (0.4, 1.0)), 1, "symmetric"),
         (("a", "b"), ((0.9, 0.5), (0.5, 1.0)), 1, "with itself must be 1"),
-        (("a", "b"), ((1.0, 0.5), (0.5, 1.0)), 0, "a sample of events"),
+        (("a", "b"), ((1.0, 0.5), (0.5, 1.0)), 0, "a sample with at least one event"),
     ],
 )
 def test_impossible_interactions_are_refused(features, values, events, problem):
@@ -95,5 +95,5 @@ def test_impossible_interactions_are_refused(features, values, events, problem):
 
 
 def test_no_batch_gives_no_interactions():
-    with pytest.raises(ConfigError, match="a sample of events"):
+    with pytest.raises(ConfigError, match="a sample with at least one event"):
         InteractionSum(("a", "b")).mean()

@@ -82,10 +82,10 @@ def test_towers_by_bytes_are_more_even_than_by_features():
         (3, 4, {}, "at most that of the features"),
         (3, 0, {}, "at least 1"),
         (3, -1, {}, "at least 1"),
-        (3, 2, {"strategy": "coherent"}, "must have them"),
-        (3, 2, {"strategy": "other"}, "must have them"),
+        (3, 2, {"strategy": "coherent"}, "needs interactions"),
+        (3, 2, {"strategy": "other"}, "needs interactions"),
         (3, 2, {"balance": "other"}, "a known quantity"),
-        (3, 2, {"interactions": interactions_of(np.eye(4))}, "of the features of the towers"),
+        (3, 2, {"interactions": interactions_of(np.eye(4))}, "list the features of the towers"),
     ],
 )
 def test_bad_input_is_refused(count, towers, options, problem):
@@ -124,7 +124,7 @@ def test_towers_that_are_no_partition_are_refused(towers, problem):
         ({"features": (*FEATURES, FEATURES[0])}, "must be distinct"),
         ({"strategy": "other"}, "must be known"),
         ({"balance": "other"}, "a known quantity"),
-        ({"strategy": "diverse"}, "must have them"),
+        ({"strategy": "diverse"}, "needs interactions"),
         ({"points": ((0.0, 0.0),) * 3}, "a point for each feature"),
         ({"interactions": interactions_of(np.eye(3)), "points": ((0.0, math.nan),) * 3}, "must be finite"),
     ],

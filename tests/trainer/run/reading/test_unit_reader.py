@@ -137,7 +137,7 @@ def test_an_error_is_not_kept():
     [
         (unit(70, 8), "must be events of its fragment"),
         (unit(0, 0), "must be events of its fragment"),
-        (unit(0, 10, key="hour=07#0"), "must be of a fragment of its solution"),
+        (unit(0, 10, key="hour=07#0"), "must name a fragment of its read solution"),
         (unit(0, 10, digest="0" * 64), "must be that of the job"),
     ],
 )

@@ -104,7 +104,7 @@ def test_links_that_follow_a_state_are_applied(kinds, options, at, expected):
         (chain_of("dd", first=4), at_link(1), "got a gap"),
         (chain_of("fd"), at_commit(9), "newer than the state"),
         (chain_of("dd", first=4), at_commit(2), "from the commit of the state"),
-        (chain_of("fd"), Position("b" * 64, 1, sha("e1")), "of the model of the state"),
+        (chain_of("fd"), Position("b" * 64, 1, sha("e1")), "have the model of the state"),
     ],
 )
 def test_links_that_do_not_follow_a_state_are_refused(links, at, rule):

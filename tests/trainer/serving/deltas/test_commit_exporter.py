@@ -235,7 +235,7 @@ def test_a_chain_that_does_not_fit_is_refused_before_training(tmp_path: Path) ->
         exporter.finish()
         with pytest.raises(Busy, match="chain folder"), exported(run, chain):
             pass
-    with pytest.raises(LinkRefused, match="must begin an empty chain"), exported(tmp_path / "new", chain):
+    with pytest.raises(LinkRefused, match="needs an empty chain"), exported(tmp_path / "new", chain):
         pass
     with pytest.raises(InputError, match="quantization"), exported(run, chain, quantize="int4"):
         pass
@@ -257,7 +257,7 @@ def test_the_chain_of_another_model_is_refused_before_training(tmp_path: Path, m
     with exported(run, chain) as exporter:
         exporter.finish()
     monkeypatch.setattr(commit_exporter, "model_digest_of", lambda document: "0" * 64)
-    with pytest.raises(LinkRefused, match="must be of the model of the run"), exported(run, chain):
+    with pytest.raises(LinkRefused, match="must belong to the model of the run"), exported(run, chain):
         pass
 
 

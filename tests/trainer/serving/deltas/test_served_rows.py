@@ -119,7 +119,7 @@ def test_other_folders_are_not_taken_for_a_state(chain, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="must be a SavedModel"):
         apply_chain(chain, tmp_path / "file")
-    with pytest.raises(InputError, match="must go with a SavedModel"):
+    with pytest.raises(InputError, match="needs a SavedModel"):
         apply_chain(chain, tmp_path / "target", output=tmp_path / "new")
     with pytest.raises(NotFound, match="must hold a link"):
         apply_chain(tmp_path / "models", tmp_path / "target")

@@ -58,7 +58,7 @@ def test_what_is_not_taken_is_said_by_kind():
         assert part in sentence
     assert found[6].startswith("The stack of one, two, three, momentum is cut")
     assert not_taken(plan, TABLES, 4, 0) == (
-        "The embedding hardware of v2 to v4 takes nothing of a plan: TensorFlow decides where its tables stand.",
+        "The embedding hardware of v2 to v4 takes nothing of a plan: TensorFlow places its tables.",
     )
     assert not_taken(planned(one=((Slice(0, 5, (3,)),), False)), TABLES[1:], 2, 4) == ()
 

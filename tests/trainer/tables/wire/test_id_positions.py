@@ -196,7 +196,7 @@ def test_more_distinct_ids_than_bytes_are_refused_before_memory_is_taken() -> No
     content[_HEADER_BYTES + 4 : _HEADER_BYTES + 8] = (2**30).to_bytes(4, "little")
     tracemalloc.start()
     try:
-        with pytest.raises(BadBatch, match="must be that of an encoder"):
+        with pytest.raises(BadBatch, match="bytes that the encoder writes"):
             decode(content)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
@@ -206,7 +206,7 @@ def test_more_distinct_ids_than_bytes_are_refused_before_memory_is_taken() -> No
 def test_positions_beyond_the_distinct_ids_are_refused() -> None:
     content = bytearray(encode(_batch([[[2**40], [2**40 + 1]] * 50])))
     content[-1] = 2
-    with pytest.raises(BadBatch, match="must be that of an encoder"):
+    with pytest.raises(BadBatch, match="bytes that the encoder writes"):
         decode(content)
 
 
@@ -216,5 +216,5 @@ def test_ids_beyond_int32_are_refused_in_a_batch_of_int32() -> None:
     distinct = bytearray(encode(_batch([[[2**33], [2**33 + 1]] * 50])))
     distinct[1] = 4
     for content in (plain, distinct):
-        with pytest.raises(BadBatch, match="must be that of an encoder"):
+        with pytest.raises(BadBatch, match="bytes that the encoder writes"):
             decode(content)

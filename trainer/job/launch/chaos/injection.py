@@ -116,7 +116,7 @@ class Injection:
     def _serving(self, name: str) -> Address:
         port = self._wires[name].port
         if not port:
-            raise Unreachable("a process must serve", where=name)
+            raise Unreachable("the process has no address yet", where=name)
         return Address(_HOST, port)
 
     def _disk_file(self, name: str) -> Path:
@@ -175,7 +175,7 @@ class Injection:
         self._links.__exit__(None, None, None)
 
     def stop(self) -> None:
-        """Begin no more faults, and end those that last."""
+        """Begin no more faults, and end the lasting ones."""
         self._over.set()
         self._thread.join()
 

@@ -31,7 +31,7 @@ class LimitedMemory:
         done = _run("mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", str(self.folder))
         if done.returncode:
             self.folder.rmdir()
-            raise InputError("full-memory must be asked for by a user who may mount a file system", where="--kinds",
+            raise InputError("the fault full-memory needs a user who may mount a file system", where="--kinds",
                              value=done.stderr.strip()[:200], next_step="leave full-memory out, or run the command as root")  # fmt: skip
         found = os.statvfs(self.folder)
         self._is_mounted, self._size_bytes = True, found.f_blocks * found.f_frsize
@@ -52,7 +52,9 @@ class LimitedMemory:
         done = _run("mount", "-o", f"remount,size={max(size_bytes, 1)}", str(self.folder))
         if done.returncode:
             raise StorageError(
-                "the limit of a memory folder must be changed", where=str(self.folder), value=done.stderr.strip()[:200]
+                "the limit of a memory folder could not be changed",
+                where=str(self.folder),
+                value=done.stderr.strip()[:200],
             )
 
     def __exit__(

@@ -36,7 +36,7 @@ def count_trained(prepared: PreparedRun) -> TrainedEvents:
     """Count the events of a run's newest commit. Raises :class:`InputError` for a run that does not count its events."""
     ledger, passes = prepared.ledger, prepared.progress.passes(prepared.config)
     if ledger is None:
-        raise InputError("a run must count its events", where="count_events", value=False, allowed="true")
+        raise InputError("a proof needs a run with count_events", where="count_events", value=False, allowed="true")
     events = lost = repeated = 0
     for ref in (ref for refs in prepared.fragments.values() for ref in refs):
         counts = ledger.of(ref.key)[prepared.trainable.of(ref.key)].astype(np.int64)

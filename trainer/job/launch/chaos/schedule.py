@@ -58,7 +58,7 @@ PROCESS_KINDS = frozenset(FaultKind) - {*WIRE_KINDS, FaultKind.NEIGHBOUR, FaultK
 LASTING = frozenset(
     {FaultKind.PAUSE, FaultKind.PARTITION, FaultKind.SLOW_DISK, FaultKind.SLOW_LINK, FaultKind.FULL_MEMORY, *WIRE_KINDS}
 )
-#: The kinds that only some roles have; the others are of all roles. The controller writes no parts, and a server no files.
+#: The kinds that only some roles have; all roles have the other kinds. The controller writes no parts, and a server no files.
 _ROLES_OF_KIND = {
     FaultKind.SLOW_DISK: ("reader", "host"),
     FaultKind.KILL_KEEPER: (SERVER, WORKER),
@@ -84,7 +84,7 @@ def pairs_of(roles: Sequence[str], hosts: int = 2) -> tuple[str, ...]:
 
 
 def roles_of(kind: FaultKind, roles: Sequence[str], hosts: int = 2) -> tuple[str, ...]:
-    """Those of some roles, or pairs of them, to which a kind of fault is done."""
+    """The roles, or pairs of roles, among these that a kind of fault applies to."""
     if kind in WIRE_KINDS:
         return pairs_of(roles, hosts)
     return tuple(role for role in roles if role in _ROLES_OF_KIND.get(kind, roles))
@@ -124,7 +124,7 @@ class ChaosSettings:
             raise InputError("at least one kind of fault must be given", allowed=", ".join(FaultKind))
         for kind in self.kinds:
             if not roles_of(kind, self.roles):
-                raise InputError("a kind of fault must be one of a role of the job", value=kind, allowed=", ".join(kinds_of(self.roles)),
+                raise InputError("a kind of fault needs a role that the job has", value=kind, allowed=", ".join(kinds_of(self.roles)),
                                  next_step="give --servers to the training")  # fmt: skip
 
 
@@ -155,7 +155,7 @@ class Fault:
     direction: Direction = Direction.REQUESTS
 
     def target(self, names: Sequence[str]) -> str:
-        """Its process among those that run."""
+        """The process that the fault hits, among the running ones."""
         return sorted(names)[int(self.pick * len(names))]
 
 

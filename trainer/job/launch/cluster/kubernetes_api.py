@@ -74,7 +74,7 @@ class KubernetesApi:
             response = connection.getresponse()
             content = response.read(_MOST_BYTES + 1)
         except (OSError, HTTPException, ValueError) as error:
-            raise ClusterError("the API of the cluster must answer", where=f"{method} {self._address}{path}",
+            raise ClusterError("the API of the cluster did not answer", where=f"{method} {self._address}{path}",
                                value=f"{type(error).__name__}: {error}"[:_MOST_TEXT]) from None  # fmt: skip
         finally:
             connection.close()

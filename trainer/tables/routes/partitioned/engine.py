@@ -47,7 +47,7 @@ class PartitionedEngine(BagTables[_Divided]):
         features: the features, in the order of batches.
         seed: what initial weights are drawn from.
         cores: 1 to 1024.
-        plan: where the tables stand; None: every ``cores``-th row of each table on each core. It may have tables that are not here.
+        plan: which core has which rows; None: every ``cores``-th row of each table on each core. It may have tables that are not here.
         settings: limits of SparseCore's buffers, which a batch must keep; None: buffers grow.
         held: batches between a lookup and its update, for which it keeps what both need.
         pruning: the most important rows of each core have places, by these options; None: all rows have values.

@@ -1,4 +1,4 @@
-"""What is done with the rows of a batch once they are here: bags are combined, and gradients are summed by row."""
+"""Combine the bags of a batch from the rows that have arrived, and sum its gradients by row."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class RowsByOwner:
     ends: Array
 
     def of_owner(self, owner: int) -> slice:
-        """Where the rows of an owner stand."""
+        """Where an owner's rows are."""
         return slice(int(self.ends[owner - 1]) if owner else 0, int(self.ends[owner]))
 
 
@@ -53,7 +53,7 @@ class Requests:
         batch: the batch.
         bags: the batch with the places of slots in place of ids.
         layout: of tables that have these slots only.
-        part_values: where the parts of these slots stand.
+        part_values: where the parts of these slots begin and end.
         reads: the rows that owners are asked for; of a replicated part one of its cores is.
         updates: the rows whose gradients owners get; of a replicated part all its cores do.
     """

@@ -137,7 +137,7 @@ class ShardedTables(BagTables[Asked]):
     def update_rows(self, kept: Asked, gradients: Array) -> Array:
         """As :meth:`update`; returns the distinct rows of each table on this core, of all cores' events.
 
-        Those of a table in slices, or with copies, are counted at its first slice and copy.
+        Column slices and replicas of a table are counted once.
         """
         if kept.received is None:
             self._fetch(kept)

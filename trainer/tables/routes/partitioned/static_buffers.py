@@ -23,7 +23,7 @@ from transforms.errors import DataError
 
 #: A buffer's ids are padded to a multiple of this number.
 PADDING = 8
-#: The row that stands in the unused places of a buffer.
+#: The row in the unused places of a buffer.
 NO_ROW = -1
 
 
@@ -227,7 +227,7 @@ class StaticBuffers:
             found[p] = buffer[at : at + counts[p]]
         rows = np.concatenate(found)
         if len(rows) and rows.min() <= NO_ROW:
-            raise DataError("a request must have as many rows as it says", value=int((rows > NO_ROW).sum()),
+            raise DataError("a request must hold the number of rows that it states", value=int((rows > NO_ROW).sum()),
                             allowed=str(int(counts.sum())))  # fmt: skip
         return rows, counts
 

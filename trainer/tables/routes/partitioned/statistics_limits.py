@@ -23,7 +23,7 @@ class ChosenLimits:
 
 
 def without_statistics(features: Sequence[FeatureSpec], statistics: Mapping[str, FeatureStatistics]) -> tuple[str, ...]:
-    """The features without statistics, by name; those of a table with another number of rows are of another feature."""
+    """The features without statistics, by name; statistics of a table with another number of rows do not count."""
     known = {name: one.frequencies.rows for name, one in statistics.items()}
     return tuple(one.name for one in features if known.get(one.name) != one.table.vocabulary_size)
 
@@ -46,7 +46,7 @@ def limits_by_stack(
     Raises :class:`ConfigError` for features without statistics.
     """
     if missing := without_statistics(features, statistics):
-        raise ConfigError("limits by statistics must have those of all features", value=", ".join(missing)[:200],
+        raise ConfigError("limits from statistics need the statistics of every feature", value=", ".join(missing)[:200],
                           next_step="train the model, or give limits")  # fmt: skip
     found = {
         names: [statistics[one.name] for one in features if one.table.name in names]

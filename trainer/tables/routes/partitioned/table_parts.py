@@ -154,7 +154,7 @@ class TableParts:
         if plan is None:
             plan = cyclic_plan([(table.name, table.vocabulary_size, table.dim) for table in tables], cores)
         if plan.cores != cores:
-            raise ConfigError("a plan must be one of the engine's cores", value=plan.cores, allowed=str(cores))
+            raise ConfigError("a plan must have as many cores as the engine", value=plan.cores, allowed=str(cores))
         self.tables, self.cores, self.stacks = tuple(tables), cores, plan.stacks
         self.parts = _parts_of(tables, plan)
         self.has_replicas = any(part.is_replicated for part in self.parts)
@@ -198,7 +198,7 @@ class TableParts:
 
 
 def join_sections(found: Sequence[TableSections]) -> TableSections:
-    """The sections of a table of which each core has some rows: their rows ascending; what all cores have alike is that of the first."""
+    """The sections of a table of which each core has some rows: their rows ascending; sections that are equal on all cores are taken from the first."""
     names = {name for one in found for name in one.by_rows}
     by_rows = {name: _join_rows([one.by_rows[name] for one in found if name in one.by_rows]) for name in sorted(names)}
     return TableSections(by_rows, found[0].arrays)
@@ -237,7 +237,7 @@ def _plan_of(table: TableSpec, plan: PartitionPlan) -> TablePlan:
 
 
 def _slot_columns(table: TableSpec, one: Slice) -> Array:
-    """Where the slot values of a slice's columns stand among those of the table's row: slot after slot."""
+    """The columns of a slice's slot values among the slot values of the table's row: slot after slot."""
     found, start = [np.zeros(0, np.int64)], 0
     for slot in table.optimizer.slots:
         if slot.is_row_wise:

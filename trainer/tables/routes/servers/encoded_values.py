@@ -1,6 +1,6 @@
 """The values of a message in fewer bits: rows that are fetched and gradients, piece by piece.
 
-A piece holds the rows of neighbouring parts with equal columns, which stand together in the array of a batch
+A piece holds the rows of neighbouring parts with equal columns, which are adjacent in the array of a batch
 (:mod:`~trainer.tables.routes.servers.placed_rows`), so that it is encoded from there and decoded into it. Each piece begins at a multiple of 8 bytes of
 the buffer, and is as long as its number of values says.
 """

@@ -74,7 +74,7 @@ class PsEngine(BagTables[ServedBatch]):
         features: the features, in the order of batches.
         seed: what initial weights are drawn from.
         servers: connect to them; they are opened for these tables: rows that they have of the same tables stay.
-        plan: where tables stand, a core for each server; those that it does not have stand by :func:`~trainer.tables.routes.servers.stacked_plan.stacked_plan`.
+        plan: the placement of the tables, a core for each server; :func:`~trainer.tables.routes.servers.stacked_plan.stacked_plan`.
         staleness: updates that a fetch may miss of other engines on the same servers; None: any number.
         held: batches between a lookup and its update.
         threads: threads of the loops; 0 for one a processor.
@@ -141,7 +141,7 @@ class PsEngine(BagTables[ServedBatch]):
 
     @property
     def setup(self) -> Setup:
-        """Where its tables stand, and which of their rows have memory."""
+        """Where its tables are placed, and which of their rows have memory."""
         return Setup(servers=True, hashed=bool(self._limits), pruned=self._pruned is not None)
 
     @property

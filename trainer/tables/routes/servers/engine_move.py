@@ -89,7 +89,7 @@ class EngineMove:
     def check(self) -> None:
         """Raise :class:`MoveGivenUp` after :meth:`give_up`: what waits for the other servers ends by it."""
         if self._ends.is_set():
-            raise MoveGivenUp("a move must not be given up")
+            raise MoveGivenUp("the move was given up")
 
     def advance(self, *, may_end: bool = True) -> PsEngine | None:
         """Go on without waiting for copies; returns the engine on the other servers once they have all rows.

@@ -22,7 +22,7 @@ MOST_GREETING_BYTES = 4 << 10
 MOST_DOCUMENT_BYTES = 8 << 20
 
 
-#: The members of the document of an opened server: what its rows are of, by a number that a load changes; the last update of this client.
+#: The members of the document of an opened server: the generation of its rows, which a load changes; the last update of this client.
 OPENED_MEMBERS = frozenset({"generation", "applied", "digest"})
 
 
@@ -88,7 +88,7 @@ class Header:
 def read_header(frame: FrameHeader, most_bytes: int) -> Header:
     """The header of a frame. Raises :class:`DataError` for one that this protocol has not, and for a body above ``most_bytes``."""
     if frame.kind not in _KINDS:
-        raise DataError("a frame must be of a known kind", value=frame.kind, allowed=f"one of {sorted(_KINDS)}")
+        raise DataError("a frame must have a known kind", value=frame.kind, allowed=f"one of {sorted(_KINDS)}")
     if frame.body_bytes > most_bytes:
         raise DataError("the body of a frame must be short", value=f"{frame.body_bytes:,} bytes", allowed=f"at most {most_bytes:,} bytes",
                         next_step="use a smaller batch_rows, or more servers")  # fmt: skip
@@ -143,5 +143,5 @@ def text_at(document: dict[str, Any], name: str) -> str:
     """The text at ``name``. Raises :class:`DataError`."""
     value = document[name]
     if not isinstance(value, str):
-        raise DataError(f"{name} must be a text", value=str(value)[:80])
+        raise DataError(f"{name} must be a string", value=str(value)[:80])
     return value

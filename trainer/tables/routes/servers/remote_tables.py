@@ -83,7 +83,7 @@ class RemoteTables:
         self._sent = 0
         self.open()
         if keeps_rows and self._generation != before:
-            raise ServerLost("a server must have the rows that it had", value="it was started without them",
+            raise ServerLost("the server has lost its rows", value="it was started without them",
                              next_step="run training again: it goes on from its last checkpoint")  # fmt: skip
 
     @property
@@ -103,7 +103,7 @@ class RemoteTables:
 
     @property
     def generation(self) -> int:
-        """What the rows of the server are of, as it said when the tables were opened or loaded."""
+        """The generation of the server's rows when the tables were opened or loaded: it changes when rows are loaded or lost."""
         return self._generation
 
     @property
@@ -237,7 +237,7 @@ class RemoteTables:
         answer = self._save(Request(Kind.READ_ROWS, messages.write_rows(part, rows)), Kind.PART)
         found = self._read_part(answer, part)
         if not np.isin(found.rows, rows, assume_unique=True).all():
-            raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
+            raise DataError("the server must return the requested rows", value=found.rows[:4].tolist())
         return found
 
     def _read_part(self, answer: Answer, part: int) -> ChangedRows:
@@ -246,7 +246,7 @@ class RemoteTables:
     def _changed_rows(self, kind: Kind, part: int, first: int, stop: int) -> ChangedRows:
         found = self._read_part(self._save(Request(kind, messages.write_counts([part, first, stop])), Kind.PART), part)
         if len(found.rows) and not (first <= int(found.rows[0]) and int(found.rows[-1]) < stop):
-            raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
+            raise DataError("the server must return the requested rows", value=found.rows[:4].tolist())
         return found
 
     def read_aged(self, part: int, first: int, stop: int) -> ChangedRows:
@@ -254,7 +254,7 @@ class RemoteTables:
         answer = self._save(Request(Kind.READ_SNAPSHOT, messages.write_counts([part, first, stop])), Kind.PART)
         found, ages = messages.read_aged_part(answer.body, int(self.dims[part]), int(self.slot_dims[part]))
         if len(found.rows) != stop - first or (len(found.rows) and int(found.rows[-1]) >= self.rows_of(part)):
-            raise DataError("saved rows must be those that were asked for", value=found.rows[:4].tolist())
+            raise DataError("the server must return the requested rows", value=found.rows[:4].tolist())
         return replace(found, beside=(ages,))
 
     def read_history(self, part: int, candidates: int) -> Iterator[KeptHistory]:
@@ -267,7 +267,7 @@ class RemoteTables:
             answer = self._save(Request(Kind.READ_HISTORY, messages.write_counts([part, first, stop])), Kind.HISTORY)
             found_part, found, at = messages.read_history(answer.body, self._has_history)
             if (found_part, at, len(found.candidates)) != (part, first, stop - first):
-                raise DataError("a saved history must be that which was asked for", value=(found_part, at))
+                raise DataError("the server must return the requested history", value=(found_part, at))
             yield found
 
     def end_snapshot(self) -> None:
@@ -363,7 +363,5 @@ class RemoteTables:
 
 def _checked(answer: Answer, expected: Kind) -> Answer:
     if answer.header.kind != expected:
-        raise DataError(
-            "an answer must be of the kind that was asked for", value=answer.header.kind.name, allowed=expected.name
-        )
+        raise DataError("an answer must have the requested kind", value=answer.header.kind.name, allowed=expected.name)
     return answer

@@ -1,6 +1,6 @@
 """The bodies of frames about rows: rows that are fetched, gradients, and saved values. Each array begins at a multiple of 8 bytes.
 
-Rows are numbered by the server: row 0 of a part is its first row there. They stand part after part, of which each has a count. The flags of
+Rows are numbered by the server: row 0 of a part is its first row there. A message has them part after part, with a count for each part. The flags of
 a frame say how its rows and values are encoded; those of a fetch say, too, how the values of its answer are to be.
 """
 
@@ -223,9 +223,7 @@ def read_history(body: Bytes, has_history: Sequence[bool]) -> tuple[int, KeptHis
     part = _read_part_number(reader, len(has_history))
     step, evicted, first, count = (int(one) for one in reader.take(_READ, 4))
     if not has_history[part] or not 0 <= step <= MOST_STEPS or not 0 <= evicted < 1 << 62 or first < 0:
-        raise DataError(
-            "the history of a part must be that of a hashed or pruned one", value=(part, step, evicted, first)
-        )
+        raise DataError("only a hashed or pruned part has a history", value=(part, step, evicted, first))
     candidates = reader.take(np.dtype("<u8"), count)
     reader.end()
     return part, KeptHistory(step, candidates, evicted), first
@@ -238,14 +236,14 @@ def read_numbers_of_history(body: Bytes, has_history: Sequence[bool]) -> tuple[i
     first, stop = (int(one) for one in reader.take(_READ, 2))
     reader.end()
     if not has_history[part] or not 0 <= first <= stop:
-        raise DataError("a history must be that of a hashed or pruned part", value=(part, first, stop))
+        raise DataError("only a hashed or pruned part has a history", value=(part, first, stop))
     return part, first, stop
 
 
 def _read_part_number(reader: _Reader, parts: int) -> int:
     part = int(reader.take(_READ, 1)[0])
     if not 0 <= part < parts:
-        raise DataError("the part of a message must be one of the server's", value=part, allowed=f"0 to {parts - 1}")
+        raise DataError("a message must name a part of the server", value=part, allowed=f"0 to {parts - 1}")
     return part
 
 
@@ -253,7 +251,9 @@ def _read_ages(reader: _Reader, count: int) -> Array:
     ages = reader.take(_READ, count)
     if count and not (int(ages.min()) >= 0 and int(ages.max()) <= MOST_STEPS):
         raise DataError(
-            "ages of rows must be steps", value=(int(ages.min()), int(ages.max())), allowed=f"0 to {MOST_STEPS}"
+            "ages of rows must be numbers of steps",
+            value=(int(ages.min()), int(ages.max())),
+            allowed=f"0 to {MOST_STEPS}",
         )
     return ages
 
@@ -264,7 +264,7 @@ def read_range(body: Bytes, sizes: Array) -> tuple[int, int, int]:
     part, first, stop = (int(one) for one in reader.take(_READ, 3))
     reader.end()
     if not 0 <= part < len(sizes) or not 0 <= first <= stop <= sizes[part]:
-        raise DataError("rows of a snapshot must be those of a part", value=(part, first, stop))
+        raise DataError("the range of a snapshot must be rows of a part", value=(part, first, stop))
     return part, first, stop
 
 
@@ -393,7 +393,7 @@ class _Reader:
     def take(self, dtype: Any, count: int) -> Array:
         size = np.dtype(dtype).itemsize * count
         if count < 0 or size > len(self._body) - self._at:
-            raise DataError("the body of a frame must be as long as its numbers say",
+            raise DataError("the body of a frame must have the length that its numbers state",
                             value=f"{len(self._body) - self._at:,} bytes are left", allowed=f"{size:,} bytes")  # fmt: skip
         found: Array = np.frombuffer(self._body, dtype, count, self._at)
         self._at = min(self._at + size + -size % _ALIGNED, len(self._body))
@@ -401,5 +401,5 @@ class _Reader:
 
     def end(self) -> None:
         if self._at != len(self._body):
-            raise DataError("the body of a frame must be as long as its numbers say", value=f"{len(self._body):,} bytes",
+            raise DataError("the body of a frame must have the length that its numbers state", value=f"{len(self._body):,} bytes",
                             allowed=f"{self._at:,} bytes")  # fmt: skip

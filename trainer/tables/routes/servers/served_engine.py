@@ -22,7 +22,7 @@ NO_LIMITS: Mapping[str, TableLimits] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ServedOptions:
-    """What tables on servers are beside plain ones.
+    """Options of tables on servers that are not plain: hashed, pruned, or with hot rows.
 
     Attributes:
         hashed: the limits of hashed tables, by name.
@@ -40,7 +40,7 @@ class ServedEngine(EmbeddingEngine, Protocol):
 
     @property
     def setup(self) -> Setup:
-        """Where its tables stand, and which of their rows have memory."""
+        """Where its tables are placed, and which of their rows have memory."""
 
     def begin_lookup(self, batch: IdBatch) -> Callable[[], Array]:
         """Begin a lookup; the function that is returned gives the activations, and is called once. Several end in their order."""

@@ -31,7 +31,7 @@ class ServerTier(PsEngine):
         tables: the tables.
         seed: what initial weights are drawn from.
         servers: connect to them; see :class:`~trainer.tables.routes.servers.engine.PsEngine`.
-        plan: where tables stand, a core for each server; None: as the servers' own plan says.
+        plan: the placement of the tables, a core for each server; None: as the servers' own plan says.
         threads: threads of the loops; 0 for one a processor.
         wire: how rows and values of fetches and updates are encoded; values of rows that move are sent as they are.
 
@@ -49,7 +49,7 @@ class ServerTier(PsEngine):
         buffers = self._buffers
         self._rows = RequestMaker(self.features, buffers.of_features, buffers.layout, parts=self._parts, core=0, deduplicates=False,
                                   team=self.team, ascending=wire.ids == "unique")  # fmt: skip
-        #: Whether tables stand in messages in their own order.
+        #: Whether messages have the tables in their own order.
         self._is_in_order = self._order == sorted(self._order)
 
     def read_rows(self, rows: Array, counts: Array) -> Array:

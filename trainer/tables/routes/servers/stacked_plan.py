@@ -1,4 +1,4 @@
-"""Where rows stand on parameter servers: tables of equal width and optimizer are stacked, and the rows of a stack are spread cyclically."""
+"""The placement of rows on parameter servers: tables of equal width and optimizer are stacked, and the rows of a stack are spread cyclically."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainer.tables.spec import TableSpec
 
 
 def width_order(tables: Sequence[TableSpec]) -> list[int]:
-    """The positions of tables by width, in a width by optimizer, in a stack as given: how they stand in messages."""
+    """The positions of tables by width, in a width by optimizer, in a stack as given: their order in messages."""
     first: dict[tuple[int, object], int] = {}
     for t, table in enumerate(tables):
         first.setdefault((table.dim, table.optimizer), t)

@@ -35,7 +35,7 @@ _MOST_PARTS = 1 << 16
 _MOST_ROWS, _MOST_DIM = 1 << 62, 1 << 16
 #: In place of a budget, of which the groups are made.
 _ANY_BUDGET = 1.0
-#: Places have numbers of 32 bits; addresses are of 4 bytes.
+#: Places have numbers of 32 bits; addresses have 4 bytes.
 _MOST_PLACES, _MOST_PRUNED_ROWS = (1 << 31) - 16, 1 << 50
 #: The ids of a hashed table.
 _MOST_IDS = (1 << 63) - 1
@@ -273,7 +273,7 @@ def _read_origin(document: object, where: str) -> TableOrigin:
 def _read_typed(document: object, types: dict[str, Any], where: str) -> Any:
     if not isinstance(document, dict) or str(document.get("type")) not in types:
         raise DataError(
-            "an object must be of a known type", where=where, value=str(document)[:80], allowed=", ".join(types)
+            "an object must have a known type", where=where, value=str(document)[:80], allowed=", ".join(types)
         )
     kind = types[str(document["type"])]
     fields = {one.name: one.type for one in dataclasses.fields(kind)}

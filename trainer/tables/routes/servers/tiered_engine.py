@@ -37,7 +37,7 @@ class TieredEngine(ShardedTables):
         hot_rows: how many of each table, by its name; none of others.
         seed: what initial weights are drawn from.
         servers: connect to them; rows that they have of the same tables stay.
-        plan: where tables stand, a core for each server; None: rows are spread over them.
+        plan: the placement of the tables, a core for each server; None: rows are spread over them.
         threads: threads of the loops; 0 for one a processor.
         held: batches between a lookup and its update, for which it keeps what both need.
         wire: how the numbers of rows are encoded; values must be sent as they are.

@@ -72,7 +72,7 @@ def from_message(message: Sequence[Array], features: int, bounds: tuple[int, ...
         raise DataError("a message of bags must hold ids and int32 lengths", where=where, value=f"{ids.dtype}, {lengths.dtype}",
                         allowed="int32 or int64, int32")  # fmt: skip
     if len(lengths) % features or (len(lengths) and lengths.min() < 0) or int(lengths.sum(dtype=np.int64)) != len(ids):
-        raise DataError("the lengths of bags must be those of the ids", where=where, value=f"{len(lengths)} lengths, {len(ids)} ids",
+        raise DataError("the lengths of bags must add up to the number of ids", where=where, value=f"{len(lengths)} lengths, {len(ids)} ids",
                         allowed=f"lengths >= 0 of the bags of {features} features, whose sum is the number of ids")  # fmt: skip
     if weights is not None and (weights.dtype != np.float32 or weights.shape != ids.shape):
         raise DataError("the weights of ids must be float32, one for each id", where=where, value=f"{weights.dtype} {weights.shape}",

@@ -94,7 +94,7 @@ class TowerPlacement:
 
 
 def tower_partition(features: Sequence[FeatureSpec], placement: TowerPlacement) -> PartitionPlan:
-    """Where the tables of towers stand: the rows of each are spread over the workers of its tower.
+    """The plan of towers: the rows of each table are spread over the workers of its tower.
 
     By this plan the flat exchange has the bits of the exchange by towers. Raises :class:`ConfigError` as :func:`features_of_towers` does.
     """

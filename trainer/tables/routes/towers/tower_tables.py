@@ -57,7 +57,7 @@ class TowerTables(BagTables[_TowerBatch]):
         placement: the towers and their hosts.
         rank: of this worker among all.
         exchanges: with its peers, its tower, and all workers.
-        plans: of each tower, where its tables stand among its workers, by place; None: rows are spread cyclically.
+        plans: of each tower, which of its workers has which rows, by place; None: rows are spread cyclically.
         module: compresses the outputs of this worker's tower; None: they stay as they are.
         output_widths: of each tower, if modules compress them.
         is_deterministic: gradients of a row are added in the order of the flat exchange, for its bits. Otherwise the bags of all sources
@@ -115,7 +115,7 @@ class TowerTables(BagTables[_TowerBatch]):
             known.append((self._exchanges.world, rank, place.workers))
         for exchange, expected, members in known:
             if (exchange.rank, exchange.hosts) != (expected, members):
-                raise ConfigError("an exchange must be that of the worker", where=f"worker {rank}", value=f"rank {exchange.rank} of {exchange.hosts}",
+                raise ConfigError("an exchange must have the rank of its worker", where=f"worker {rank}", value=f"rank {exchange.rank} of {exchange.hosts}",
                                   allowed=f"rank {expected} of {members}")  # fmt: skip
 
     def _request_makers(self, seed: int) -> list[RequestMaker]:

@@ -70,7 +70,7 @@ def read_ids(body: Bytes, features: int, flags: int) -> IdBatch:
         raise DataError("the ids of a batch must have a header", value=f"{len(body)} bytes")
     id_bytes, has_weights, found, events, zero, ids = _HEADER.unpack_from(body)
     if id_bytes not in _ID_TYPES or has_weights > 1 or zero or found != features:
-        raise DataError("the header of a batch must be that of an encoder", value=(id_bytes, has_weights, found),
+        raise DataError("the header of a batch must be one that the encoder writes", value=(id_bytes, has_weights, found),
                         allowed=f"{features} features")  # fmt: skip
     lengths_at = _HEADER.size + id_bytes * ids
     weights_at = lengths_at + _LENGTH_BYTES * features * events
@@ -79,7 +79,7 @@ def read_ids(body: Bytes, features: int, flags: int) -> IdBatch:
     lengths = np.frombuffer(body, "<u4", features * events, lengths_at).reshape(features, events)
     ends = np.cumsum(lengths, dtype=np.uint64)
     if (int(ends[-1]) if len(ends) else 0) != ids:
-        raise DataError("the lengths of bags must be those of the ids", value=ids)
+        raise DataError("the lengths of bags must add up to the number of ids", value=ids)
     offsets = np.zeros((features, events + 1), np.int64)
     offsets[:, 1:] = ends.reshape(features, events)
     offsets[1:, 0] = offsets[:-1, -1]

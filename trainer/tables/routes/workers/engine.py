@@ -64,7 +64,7 @@ class WorkerEngine(BagTables[_Sent]):
         seed: what initial weights are drawn from.
         servers: connect to them, for loads and snapshots.
         worker: connects to a worker with the same servers in the same order.
-        plan: where tables stand, a core for each server.
+        plan: the placement of the tables, a core for each server.
         staleness: updates that a fetch may miss of other engines on the same servers; None: any number.
         held: batches between a lookup and its update.
         threads: threads of the checks; 0 for one a processor.
@@ -109,7 +109,7 @@ class WorkerEngine(BagTables[_Sent]):
 
     @property
     def setup(self) -> Setup:
-        """Where its tables stand, and which of their rows have memory."""
+        """Where its tables are placed, and which of their rows have memory."""
         return replace(self.direct.setup, workers=True)
 
     def connect(self, servers: Sequence[Connect], worker: ConnectWorker | None = None, *, keeps_rows: bool) -> None:
@@ -258,13 +258,13 @@ class WorkerEngine(BagTables[_Sent]):
             self._link.receive()
         answer = self._link.receive()
         if answer.header.kind != expected:
-            raise DataError("an answer must be of the kind that was asked for", value=answer.header.kind.name,
+            raise DataError("an answer must have the requested kind", value=answer.header.kind.name,
                             allowed=expected.name)  # fmt: skip
         return answer
 
 
 def joined_generation(engine: PsEngine) -> int:
-    """What the rows of all servers of an engine are of, in their order, as one number below 2^62."""
+    """One id for the generations of all servers of an engine, in their order; below 2^62."""
     return _digest_of(one.generation for one in engine.servers)
 
 

@@ -34,7 +34,7 @@ class WorkerTables:
     Attributes:
         features: in the order of batches. As the worker has them, optimizers have other learning rates.
         seed: what initial weights are drawn from.
-        plan: where tables stand, a core for each server; None: rows are spread over them.
+        plan: the placement of the tables, a core for each server; None: rows are spread over them.
         staleness: updates that a fetch may miss of other clients; None: any number.
         held: batches whose ids are kept for their updates.
         wire: how ids and values are encoded.
@@ -83,7 +83,7 @@ class WorkerTables:
         features, plan = _read_features(document["features"], tables), document["plan"]
         staleness = document["staleness"]
         if not isinstance(plan, str):
-            raise DataError("the plan of a worker's tables must be a text", value=type(plan).__name__)
+            raise DataError("the plan of a worker's tables must be a string", value=type(plan).__name__)
         if staleness is not None:
             _check_count("staleness", staleness, _MOST_STALENESS)
         _check_count("batches", document["batches"], _MOST_BATCHES)

@@ -182,7 +182,7 @@ class DenseStore:
         """
         sizes = tuple(int((counts * one.dims).sum()) for one in self._rows_of_values)
         if (values.weights.shape, values.slots.shape) != ((sizes[0],), (sizes[1],)):
-            raise BadBatch("values must be those of the rows", value=(values.weights.shape, values.slots.shape),
+            raise BadBatch("values must have the shapes of the rows", value=(values.weights.shape, values.slots.shape),
                            allowed=str(sizes))  # fmt: skip
         bags = (
             self._bags(rows, counts) if self.undo_log is None else self._read_bags(rows, counts)
@@ -349,7 +349,7 @@ class DenseStore:
     def load_history(self, t: int, history: KeptHistory, first: int = 0) -> None:
         """See :class:`~trainer.tables.stores.row_store.HeldStore`: rows of these tables have no history. Raises :class:`BadBatch`."""
         raise BadBatch(
-            "the history of a table must be that of a hashed one",
+            "only a hashed table has a history",
             where=f"table {self.tables[t].name}",
             value=history.step,
         )
@@ -381,7 +381,9 @@ def one_event(rows: Array, counts: Array) -> IdBatch:
     """Rows of each table as the bag of one event."""
     ends = np.cumsum(counts)
     if len(ends) and int(ends[-1]) != len(rows):
-        raise BadBatch("rows must be as many as their numbers by table", value=len(rows), allowed=str(int(ends[-1])))
+        raise BadBatch(
+            "the number of rows must be the sum of the counts by table", value=len(rows), allowed=str(int(ends[-1]))
+        )
     offsets = np.empty((len(ends), 2), np.int64)
     offsets[:, 0], offsets[:, 1] = ends - counts, ends
     return IdBatch(rows, offsets)
@@ -394,11 +396,15 @@ def join_by_table(
     for (own, counts), flat in zip(asked, gradients, strict=True):
         if flat.dtype != np.float32 or flat.shape != (int((counts * dims).sum()),):
             raise BadBatch(
-                "gradients must be those of the rows", value=flat.shape, allowed=str(int((counts * dims).sum()))
+                "gradients must be float32, one per column of each row",
+                value=flat.shape,
+                allowed=str(int((counts * dims).sum())),
             )
         if len(own) != int(counts.sum()) or (counts < 0).any():
             raise BadBatch(
-                "rows must be as many as their numbers by table", value=len(own), allowed=str(int(counts.sum()))
+                "the number of rows must be the sum of the counts by table",
+                value=len(own),
+                allowed=str(int(counts.sum())),
             )
     if len(asked) == 1:
         return *asked[0], gradients[0]

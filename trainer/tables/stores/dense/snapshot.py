@@ -1,7 +1,7 @@
 """The changed rows of an engine's tables at one moment, read while training goes on: copy on write.
 
 Rows are captured in ranges, in order. Before training changes a row that is not captured yet, its values of the moment of the
-snapshot are put aside, once a row. So a checkpoint needs the memory of the rows that are changed while it is written, at most
+snapshot are copied first, each once. So a checkpoint needs the memory of the rows that are changed while it is written, at most
 ``most_bytes``, and not a copy of the tables; when that is used up, training waits until the snapshot is captured.
 """
 
@@ -43,12 +43,12 @@ def rows_of_range(row_floats: int, range_bytes: int) -> int:
 
 
 def _space_bytes(layout: TableLayout, most_bytes: int) -> int:
-    """The bytes of rows that are put aside: at most those of all rows, whatever was asked for."""
+    """The bytes for copies of changed rows: at most the bytes of all rows, whatever was asked for."""
     return min(most_bytes, 4 * int((layout.vocabulary * (layout.dims + layout.slot_dims)).sum()))
 
 
 class _Aside(threading.Condition):
-    """Rows that were put aside: their numbers over all tables, whether they were changed rows, and their values.
+    """Rows that were copied before a change: their numbers over all tables, whether they were changed rows, and their values.
 
     ``memory``: keeps them beyond the end of the process, in space for ``most_bytes`` of values, which is reserved as it is needed;
     None: memory of this process.
@@ -131,7 +131,7 @@ class _Aside(threading.Condition):
 
 
 def _file(name: str) -> str:
-    """The name of an array of rows that were put aside, in a memory."""
+    """The name of an array of copied rows, in a memory."""
     return f"aside_{name}"
 
 
@@ -144,7 +144,7 @@ class EngineSnapshot:
     Args:
         layout: of the tables.
         values: of the tables.
-        most_bytes: memory for rows that are put aside.
+        most_bytes: memory for copies of rows that change.
         range_bytes: bytes of rows that are captured at once.
         memory: keeps the snapshot beyond the end of the process, for :meth:`resume`; None: it ends with it.
         patience_secs: a snapshot for which training has waited for so long is closed; None: it waits.
@@ -200,7 +200,7 @@ class EngineSnapshot:
 
     @property
     def aside_bytes(self) -> int:
-        """Bytes of the values that were put aside."""
+        """Bytes of the values that were copied."""
         return 4 * self._aside.used
 
     @property
@@ -209,11 +209,11 @@ class EngineSnapshot:
         return self._is_done
 
     def changing(self) -> threading.Condition:
-        """Held while rows are put aside and changed."""
+        """The lock that is held while rows are copied and changed."""
         return self._aside
 
     def put_aside(self, bags: Bags, table_of: Array) -> None:
-        """Put the rows of a batch aside that are not captured yet; inside :meth:`changing`.
+        """Copy rows that the snapshot has not read before a batch changes them; inside :meth:`changing`.
 
         ``table_of``: the table of each feature of the batch.
         """
@@ -250,7 +250,7 @@ class EngineSnapshot:
 
     def history(self, t: int) -> KeptHistory:
         """See :class:`~trainer.tables.stores.row_store.KeptSnapshot`. Raises :class:`BadBatch`."""
-        raise BadBatch("the history of a table must be that of a hashed one", value=t)
+        raise BadBatch("only a hashed table has a history", value=t)
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """The changed rows of a table, range by range; tables must be taken in order, each to its end."""
@@ -385,7 +385,7 @@ class EngineSnapshot:
         return part
 
     def close(self) -> None:
-        """End the snapshot: nothing is put aside any more. Training that waits goes on."""
+        """End the snapshot: rows are not copied any more. Training that waits continues."""
         with self._aside:
             self._is_done = True
             self._state[_IS_OPEN] = 0

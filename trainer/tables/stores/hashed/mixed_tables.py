@@ -240,14 +240,14 @@ class MixedTables:
     def read_values(self, rows: Array, counts: Array) -> RowValues:
         """The values of rows of tables that are not hashed; see :class:`~trainer.tables.stores.row_store.HeldStore`."""
         if counts[self.positions].any():
-            raise BadBatch("values must be those of rows of tables that are not hashed", value=counts.tolist()[:8])
+            raise BadBatch("values can be read only from tables that are not hashed", value=counts.tolist()[:8])
         return self._rows.read_values(rows, counts)
 
     def changed_among(self, t: int, rows: Array) -> ChangedRows:
         """See :class:`~trainer.tables.stores.row_store.HeldStore`."""
         if self.is_hashed(t):
             raise BadBatch(
-                "rows of hashed tables must be read by their order",
+                "rows of hashed tables can be read only in ranges, not by their ids",
                 where=f"table {self.tables[t].name}",
                 value=len(rows),
             )

@@ -64,7 +64,7 @@ class SavedHistory:
             or int(steps.min()) < 0 or int(steps.max()) > MOST_STEPS
             or (len(ages) and not 0 <= int(ages.min()) <= int(ages.max()) < int(steps.max()))
         ):  # fmt: skip
-            raise TornCheckpoint("the history of a hashed table must be that of its rows", where=f"table {table}",
+            raise TornCheckpoint("the history of a hashed table must fit its rows", where=f"table {table}",
                                  value=(*types, len(ages), len(steps)), allowed=f"{len(state.rows)} ages below the steps")  # fmt: skip
 
     def own_arrays(self, mine: Array, owner: int, owners: int) -> dict[str, Array]:

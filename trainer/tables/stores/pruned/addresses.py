@@ -1,4 +1,4 @@
-"""Where the rows of pruned tables stand: an address for each row that has a place, among the rows that its group shares.
+"""Where the rows of pruned tables are: an address for each row that has a place, among the rows that its group shares.
 
 Virtually hashed, physically indexed (AdaEmbed, section 4.3): a table has as many rows as its vocabulary, of which few have a place. All others are
 read as one row of zeros, the last one of the group.

@@ -58,7 +58,7 @@ class PrunedHistory:
         if importance is None or numbers is None:
             return None
         if numbers.shape != (3,) or numbers.dtype != np.float64 or not np.isfinite(numbers).all():
-            raise TornCheckpoint("the numbers of a pruned table must be three finite ones", where=f"table {table}", value=numbers.shape)  # fmt: skip
+            raise TornCheckpoint("a pruned table must save three finite numbers", where=f"table {table}", value=numbers.shape)  # fmt: skip
         if importance.weights.shape != (len(importance.rows), 1):
             raise TornCheckpoint("the importance of rows must be one number for each", where=f"table {table}", value=importance.weights.shape)  # fmt: skip
         gain, step, rounds = numbers.tolist()
@@ -80,7 +80,7 @@ class PrunedHistory:
             or not (1.0 <= self.gain < float("inf"))
             or not (0 <= self.step <= _MOST_STEPS and 0 <= self.rounds <= _MOST_STEPS)
         ):
-            raise TornCheckpoint("the importance of a pruned table must be that of its rows", where=f"table {table.name}", value=len(rows),
+            raise TornCheckpoint("the importance of a pruned table must fit its rows", where=f"table {table.name}", value=len(rows),
                                  next_step="restore an earlier checkpoint")  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def read_histories(tables: Sequence[TableSpec], state: Mapping[str, TableState])
             found[t] = one
     known = {(one.gain, one.step) for one in found.values()}
     if len(known) > 1:
-        raise TornCheckpoint("the importance of all pruned tables must be of one moment", value=sorted(known)[:4])
+        raise TornCheckpoint("all pruned tables must have the importance of one step", value=sorted(known)[:4])
     return found
 
 

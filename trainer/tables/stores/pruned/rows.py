@@ -77,7 +77,7 @@ class PrunedRows:
         self.tables, self.options, self.seed, self.team = tuple(tables), options, seed, team
         for table in self.tables:
             if table.quantization is not None:
-                raise ConfigError("a pruned table must have rows that are not quantized", where=f"table {table.name}", value="a quantization",
+                raise ConfigError("a pruned table must not be quantized", where=f"table {table.name}", value="a quantization",
                                   allowed="none")  # fmt: skip
         self.groups = tuple(groups or groups_of(self.tables, options))
         self._group_sizes = [sum(self.tables[t].vocabulary_size for t in group.tables) for group in self.groups]
@@ -107,7 +107,7 @@ class PrunedRows:
 
     @property
     def step(self) -> int:
-        """The updates since all rows were of no importance."""
+        """The updates since all rows had importance 0."""
         return int(self._numbers.values[_STEP])
 
     @property
@@ -120,7 +120,7 @@ class PrunedRows:
         self._numbers.values[number] = value
 
     def clear(self) -> None:
-        """Give no row a place, and all of them no importance."""
+        """Take the places of all rows, and set their importance to 0."""
         self.places.allocate(is_fresh=True)
         self.memory.attach(self.places.values)
         self.addresses.clear()
@@ -249,7 +249,7 @@ class PrunedRows:
         return PrunedHistory(rows, own[rows], self.importance.gain, self.step, self.rounds, left)
 
     def load(self, state: Mapping[str, TableState]) -> None:
-        """Replace all rows by those of a checked state; in tables without sections all rows are of no importance.
+        """Replace all rows by those of a checked state; in tables without sections all rows have importance 0.
 
         Of a state with more rows than a group has places, the most important ones stay.
         """

@@ -243,7 +243,7 @@ def test_a_message_that_says_more_than_it_has_is_refused():
     engine.lookup(batch_of([[[1, 2]], [[3]], [[4]], [[5]]]))
     buffer = np.full(16, NO_ROW, np.int64)
     buffer[:3] = 1
-    with pytest.raises(DataError, match="as many rows as it says"):
+    with pytest.raises(DataError, match="the number of rows that it states"):
         engine._buffers.unpack([buffer, np.array([2, 2, 0])])
 
 

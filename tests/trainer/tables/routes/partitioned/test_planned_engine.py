@@ -216,7 +216,7 @@ OTHER = [(table.name, table.vocabulary_size, table.dim) for table in TABLES]
 @pytest.mark.parametrize(
     ("plan", "said", "where"),
     [
-        (cyclic_plan(OTHER, 3), "one of the engine's cores", None),
+        (cyclic_plan(OTHER, 3), "as many cores as the engine", None),
         (cyclic_plan(OTHER[1:], 2), "a plan must have the table", None),
         (cyclic_plan([("one", ROWS, 4), *OTHER[1:]], 2), "as large as the engine's", "table one"),
         (plan_of(TABLES, 2, {"four": (Slice(0, 2, (0,)), Slice(2, 2, (1,)))}), "row-wise optimizer", "table four"),

@@ -110,10 +110,10 @@ def test_gradients_of_other_rows_are_refused():
     rows, counts = np.array([1, 2, 3]), np.array([2, 1])
     read = engine.read_rows(rows, counts)
     for wrong in (read[:-1], read.astype(np.float64)):
-        with pytest.raises(BadBatch, match="gradients must be those of the rows"):
+        with pytest.raises(BadBatch, match="gradients must be float32, one per column of each row"):
             engine.update_rows([(rows, counts)], [wrong])
     for held in (np.array([2, 2]), np.array([1, 1])):
-        with pytest.raises(BadBatch, match="rows must be as many"):
+        with pytest.raises(BadBatch, match="the number of rows must be"):
             engine.read_rows(rows, held)
     with pytest.raises(BadBatch, match="must lie in its table"):
         engine.read_rows(np.array([1, 2, 2 * ROWS]), counts)

@@ -64,7 +64,7 @@ def test_limits_of_stacks_are_those_of_their_features(statistics):
     )
     assert list(found) == [("three", "one"), ("two",)]
     assert found[("three", "one")].ids > found[("two",)].ids
-    with pytest.raises(ConfigError, match="limits by statistics must have those of all features"):
+    with pytest.raises(ConfigError, match="limits from statistics need the statistics of every feature"):
         limits_by_stack(FEATURES, {"a": statistics["a"]}, batch_events=EVENTS, partitions=CORES)
 
 

@@ -113,7 +113,7 @@ def test_a_count_is_a_whole_number_in_its_range(value):
 @pytest.mark.parametrize("value", [True, None, 1, []])
 def test_a_text_is_a_text(value):
     assert text_at({"a": ""}, "a") == ""
-    with pytest.raises(DataError, match="a must be a text"):
+    with pytest.raises(DataError, match="a must be a string"):
         text_at({"a": value}, "a")
 
 

@@ -252,6 +252,6 @@ def test_a_history_of_other_rows_is_refused(changes):
         if "type" in changes:
             ages = ages.astype(np.float64)
         sections = TableSections(arrays={**arrays, "ages": ages, "steps": steps})
-        with pytest.raises(TornCheckpoint, match="the history of a hashed table must be that of its rows"):
+        with pytest.raises(TornCheckpoint, match="the history of a hashed table must fit its rows"):
             engine.load_state({**states, "user": replace(states["user"], sections=sections)})
         assert_same(engine.state(), states)

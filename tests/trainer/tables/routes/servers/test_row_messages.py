@@ -121,7 +121,7 @@ def test_lookups_come_with_gradients(wanted, seed, least):
     found = messages.read_gradients(body, DIMS, flags, has_lookups=True)
     assert (found.lookups.tolist(), found.values.tobytes()) == (lookups.tolist(), values.tobytes())
     if len(lookups):
-        with pytest.raises(DataError, match="as long as its numbers say"):
+        with pytest.raises(DataError, match="the length that its numbers state"):
             messages.read_gradients(body, DIMS, flags)
 
 
@@ -179,7 +179,7 @@ def test_ranges_and_counts_are_read_as_they_were_written():
     "wanted", [(-1, 0, 1), (2, 0, 1), (0, -1, 1), (0, 2, 1), (0, 0, 11), (0, 0, 1 << 62), (-(1 << 63), 0, 0)]
 )
 def test_a_range_lies_in_its_part(wanted):
-    with pytest.raises(DataError, match="those of a part"):
+    with pytest.raises(DataError, match="be rows of a part"):
         messages.read_range(joined(messages.write_counts(wanted)), np.array([10, 10], np.int64))
 
 

@@ -57,7 +57,7 @@ def test_a_placement_that_does_not_fit_is_refused(arguments, message):
         ([["a", "c"], ["b", "d", "e"]], "each feature of ids must be in a tower(?s:.*)value: +'f in none"),
         ([["a", "c"], ["b", "d", "e", "f", "x"]], "a tower must name features of ids(?s:.*)value: +'x"),
         ([["a"], ["b", "c", "d", "e", "f"]], "features that share a table must be in one tower(?s:.*)value: +'a in tower 0, c in tower 1"),
-        ([["a"], ["b"], ["c"], ["d"], ["e"], ["f"], ["g"]], "towers must be at most as many as features(?s:.*)value: +7"),
+        ([["a"], ["b"], ["c"], ["d"], ["e"], ["f"], ["g"]], "number of towers must be at most(?s:.*)value: +7"),
     ],
 )  # fmt: skip
 def test_towers_of_other_features_are_refused(towers, message):

@@ -180,7 +180,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_exchanged():
         for options in ({"is_deterministic": False}, {"exchanges": TowerExchanges(exchanges.peers, exchanges.group)}):
             with pytest.raises(ConfigError, match="swapped lookup must be deterministic"):
                 made(is_swapped=True, **options)
-        with pytest.raises(ConfigError, match="must be that of the worker"):
+        with pytest.raises(ConfigError, match="must have the rank of its worker"):
             made(placement=TowerPlacement(2, 1, placement.towers))
         with pytest.raises(ConfigError, match="must be those of the towers' modules"):
             made(output_widths=(3,))

@@ -132,7 +132,7 @@ def test_a_history_of_other_rows_is_refused():
     ):
         one = state["user"]
         other = TableState(one.rows, one.weights, one.slots, TableSections(arrays={**arrays, name: wrong}))
-        with pytest.raises(TornCheckpoint, match="the history of a hashed table must be that of its rows"):
+        with pytest.raises(TornCheckpoint, match="the history of a hashed table must fit its rows"):
             trained(2, range(0), {**state, "user": other})
 
 

@@ -413,7 +413,7 @@ def test_histories_must_be_of_one_moment():
     histories = engine.rows.histories()
     old = histories["one"]
     histories["one"] = PrunedHistory(old.rows, old.importance, old.gain, old.step + 1, old.rounds)
-    with pytest.raises(TornCheckpoint, match="one moment"):
+    with pytest.raises(TornCheckpoint, match="importance of one step"):
         engine.load_state(with_histories(engine.state(), histories))
 
 
@@ -440,10 +440,10 @@ def test_bad_batches_and_gradients_change_nothing():
         (
             [FeatureSpec("f", TableSpec("q", 9, 2, SGD(0.1), quantization=Quantization(8, -1.0, 1.0)))],
             {},
-            "not quantized",
+            "not be quantized",
         ),
         (FEATURES, {"budget": 0.01}, "at least one for each of its tables"),
-        (FEATURES, {"groups": [{"tables": ["one"]}]}, "must have every table"),
+        (FEATURES, {"groups": [{"tables": ["one"]}]}, "must name every table"),
         (FEATURES, {"groups": [{"tables": ["one", "two"]}]}, "one width and one optimizer"),
         (FEATURES, {"groups": [{"tables": ["one"]}, {"tables": ["five", "one"]}]}, "in one group"),
         (FEATURES, {"groups": [{"tables": ["seven"]}]}, "must name tables"),

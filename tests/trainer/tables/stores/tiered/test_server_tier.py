@@ -245,6 +245,6 @@ def test_one_of_several_clients_writes_no_values():
             RowValues(np.zeros(3, np.float32), np.zeros(3, np.float32)),
             are_changed=True,
         )
-        with pytest.raises(RemoteError, match="only client"):
+        with pytest.raises(RemoteError, match="only the single client"):
             two.finish()
         two.close()
