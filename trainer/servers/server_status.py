@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -82,11 +82,19 @@ class ServerStatus:
 
 
 def read_status(
-    address: Address, *, token: str = "", tls: ssl.SSLContext | None = None, patience_secs: float = 5.0
+    address: Address,
+    *,
+    token: str = "",
+    tls: ssl.SSLContext | None = None,
+    patience_secs: float = 5.0,
+    check: Callable[[], None] = lambda: None,
 ) -> ServerStatus:
-    """The status of the server at an address. Raises :class:`~trainer.errors.ServerLost` after the patience."""
+    """The status of the server at an address; ``check`` is called while it does not answer.
+
+    Raises :class:`~trainer.errors.ServerLost` after the patience.
+    """
     greeting = Greeting(token=token, role=SessionRole.WATCHES)
-    link = TcpLink(address, LinkOptions(greeting, patience_secs=patience_secs, tls=tls))
+    link = TcpLink(address, LinkOptions(greeting, patience_secs=patience_secs, tls=tls, check=check))
     try:
         link.send(Request(Kind.STATUS))
         return ServerStatus.read(link.receive().body)
