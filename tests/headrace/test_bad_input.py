@@ -362,7 +362,7 @@ def import_log(cli, tmp_path, name, rows, price="float32", status=0):
 
 @pytest.mark.parametrize("name", ["my clicks", "../../evil", ".hidden"])
 def test_an_import_under_an_impossible_name_writes_nothing(cli, tmp_path, name):
-    assert "the name of a table must be of letters" in import_log(cli, tmp_path, name, range(3), status=2).err
+    assert "the name of a table must consist of letters" in import_log(cli, tmp_path, name, range(3), status=2).err
     assert not list(tmp_path.rglob("*.parquet"))
 
 

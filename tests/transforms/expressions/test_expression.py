@@ -94,7 +94,7 @@ def test_models_refuse_twice_the_same_name_and_things_that_are_no_expression():
         model.input("x", hr.float32("z"))
     with pytest.raises(TypeMismatch, match="an input must be an expression"):
         model.input("w", 3)
-    with pytest.raises(InputError, match="the name of a client must be of letters"):
+    with pytest.raises(InputError, match="the name of a client must consist of letters"):
         hr.Model("m", client="a b", label="y")
 
 

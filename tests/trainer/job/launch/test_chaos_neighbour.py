@@ -100,6 +100,6 @@ def test_a_server_that_is_started_while_its_folder_is_full_runs_again_when_there
 
 def test_a_user_who_may_not_mount_is_told_so(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")  # no mount command
-    with pytest.raises(InputError, match="full-memory must be asked for by a user who may mount"), LimitedMemory():
+    with pytest.raises(InputError, match="full-memory needs a user who may mount"), LimitedMemory():
         pass
     assert not may_limit_memory()
