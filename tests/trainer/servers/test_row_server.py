@@ -73,7 +73,7 @@ def test_an_older_attempt_is_refused_and_a_newer_one_ends_its_sessions():
     server = server_of()
     (old,) = sessions_of(server, 1, attempt=3)
     update(server, old, 1, 0)
-    with pytest.raises(AttemptOver, match="newer session"):
+    with pytest.raises(AttemptOver, match="newest"):
         server.begin(Greeting(attempt=2))
     new = server.begin(Greeting(attempt=4))
     for request in (lambda: update(server, old, 2, 1), lambda: fetch(server, old), lambda: open_tables(server, old)):

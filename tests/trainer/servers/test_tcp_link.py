@@ -579,7 +579,7 @@ def test_errors_of_the_server_are_raised_by_the_next_call():
         engine = PsEngine(FEATURES, seed=SEED, servers=[server.connect()])
         train(engine, [0])
         newer = server.connect(Greeting(attempt=1))(False)
-        with pytest.raises(RemoteError, match="newest") as raised:
+        with pytest.raises(RemoteError, match="newer session") as raised:
             train(engine, [1, 2])
         assert raised.value.kinds[0] == "AttemptOver"
         newer.close()
