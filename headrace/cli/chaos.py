@@ -224,7 +224,7 @@ def _config(warehouse: Warehouse, solution: ReadSolution, given: TrainOptions) -
     run_dir = run_folder_of(given.run.run_dir, solution.model, solution.model_version, given.run.home)
     asked = {**read_options(given.run.config), "deterministic": True, "count_events": True}
     given.check_combinations(asked)
-    return choose_options(warehouse, solution, asked, run_dir)
+    return choose_options(warehouse, solution, asked, run_dir, hosts=given.hosts.most_hosts)
 
 
 @contextmanager

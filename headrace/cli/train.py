@@ -107,14 +107,15 @@ def train(options: TrainOptions) -> None:
             _check_baseline(warehouse, solution, column)
         if held_out:
             _check_test_labels(warehouse, held_out)
-        settings = choose_options(warehouse, solution, training, folder)
+        most_hosts = 1 if job is None else job.hosts.most_hosts
+        settings = choose_options(warehouse, solution, training, folder, hosts=most_hosts)
         settings = with_hot_rows(home, solution, settings)
         if job is not None and named_towers:
             partition = partition_of_towers(named_towers, job.hosts.hosts, solution, settings)
         _check_placement(
             settings,
             is_served=on_servers is not None,
-            hosts=1 if job is None else job.hosts.most_hosts,
+            hosts=most_hosts,
             plan=partition,
             has_towers=bool(named_towers),
         )
@@ -199,9 +200,9 @@ def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -
 
 
 def choose_options(
-    warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], run_dir: str
+    warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], run_dir: str, *, hosts: int = 1
 ) -> TrainConfig:
-    """The given options, and those that are chosen from the data."""
+    """The given options, and those that are chosen from the data; ``hosts``: the most hosts of the job."""
     from trainer.run.choosing.choose import choose_config
 
     return choose_config(
@@ -211,6 +212,7 @@ def choose_options(
         run_dir=run_dir,
         tell=say,
         before_trial=import_tensorflow_quietly,
+        hosts=hosts,
     )
 
 

@@ -72,8 +72,12 @@ def most_passes(facts: DataFacts, batch_rows: int = 0, *, is_linear: bool = Fals
     return min(max(passes * _OF_LINEAR if is_linear else passes, 1), _MOST_PASSES)
 
 
-def candidates_of(given: Options) -> tuple[Candidate, ...]:
-    """The candidates of the first round; options in ``given`` are the same in all of them, and equal candidates are one."""
+def candidates_of(given: Options, *, hosts: int = 1) -> tuple[Candidate, ...]:
+    """The candidates of the first round; options in ``given`` are the same in all of them, and equal candidates are one.
+
+    ``hosts``: the most hosts of the job. The rate and the prior of a Newton step are for the events of one, so a job of several has
+    such a candidate only where it is given.
+    """
     is_free = not any(option in given for option in _OF_NETWORKS)
     found: dict[str, Candidate] = {}
     for name, values in _DRAFTS:
@@ -81,7 +85,8 @@ def candidates_of(given: Options) -> tuple[Candidate, ...]:
         if options["network"] != "dlrm" and not is_free and given.get("network") != options["network"]:
             continue
         if name == _BY_NEWTON:
-            if given.get("deep") or not _allow_newton(given, options):
+            is_for_one = hosts > 1 and "linear_optimizer" not in given
+            if is_for_one or given.get("deep") or not _allow_newton(given, options):
                 continue
             options |= _NEWTON
         merged = {**options, **{key: given[key] for key in options if key in given}}

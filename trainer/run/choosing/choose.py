@@ -39,11 +39,12 @@ def choose_config(
     run_dir: str,
     tell: Tell | None = None,
     before_trial: Callable[[], None] = lambda: None,
+    hosts: int = 1,
 ) -> TrainConfig:
     """The options of a run: those ``given``, else those of its checkpoint, else choices by the data.
 
-    ``before_trial``: called before models are built to be compared, such as to import TensorFlow. An option that is None or "auto" counts as not given. Raises :class:`ConfigError` for options out of range, and the
-    errors of reading a fragment.
+    ``before_trial``: called before models are built to be compared, such as to import TensorFlow; ``hosts``: the most hosts of the job that trains.
+    An option that is None or "auto" counts as not given. Raises :class:`ConfigError` for options out of range, and the errors of reading a fragment.
     """
     asked = _asked(given)
     plain = TrainConfig.from_document(asked, run_dir=run_dir)
@@ -66,7 +67,7 @@ def choose_config(
     head = head.fitted(_figures(head, sample))
     by_rule = chosen_by_rule(facts, asked)
     ruled = dataclasses.replace(plain, **by_rule.options)
-    by_trial = _by_trial(facts, sample, asked, ruled, layout, head, tell or _ignore, before_trial)
+    by_trial = _by_trial(facts, sample, asked, ruled, layout, head, tell or _ignore, before_trial, hosts)
     reasons = {**by_rule.reasons, **by_trial.reasons}
     return dataclasses.replace(ruled, **by_trial.options, chosen=dict(sorted(reasons.items())))
 
@@ -124,8 +125,9 @@ def _by_trial(
     head: AnyHead,
     tell: Tell,
     before_trial: Callable[[], None],
+    hosts: int,
 ) -> Choices:
-    candidates = candidates_of(given)
+    candidates = candidates_of(given, hosts=hosts)
     if not candidates:
         raise ConfigError("deep and linear must not both be false", where="deep, linear", value=False,
                           allowed="one of them true", next_step="leave one of them out")  # fmt: skip

@@ -43,6 +43,8 @@ def test_a_linear_model_whose_steps_shrink_by_the_number_of_events_is_tried():
     for options in ({"linear_optimizer": "adagrad"}, {"dense_optimizer": "sgd"}, {"deep": True}, {"linear": False},
                     {"linear_learning_rate": 0.3}, {"dense_learning_rate": 0.02}):  # fmt: skip
         assert tried(options) == []
+    assert [one for one in candidates_of({}, hosts=2) if one.options.get("linear_optimizer") == "newton"] == []
+    assert found in candidates_of({"linear_optimizer": "newton"}, hosts=2)
 
 
 @given(
