@@ -91,7 +91,7 @@ def test_training_pins_what_it_reads(kept: Any, tmp_path: Path, monkeypatch: pyt
     """The whole run of the command: while it trains and while it tests."""
     seen: list[list[tuple[str, int]]] = []
 
-    def look(warehouse: Warehouse, *_: object) -> Any:
+    def look(warehouse: Warehouse, *_: object, **__: object) -> Any:
         seen.append([(pin.holder.partition(" on ")[0], len(pin.fingerprints)) for pin in live_pins(warehouse)])
         assert "pin" in {thread.name for thread in threading.enumerate()}
         raise KeyboardInterrupt

@@ -309,5 +309,5 @@ def _end_slopes(points: Points) -> tuple[float, float]:
 def _pair(field: DocumentField) -> tuple[float, float]:
     items = field.items()
     if len(items) != 2:
-        raise TornCheckpoint("expected two numbers, got another list", where=field.place)
+        raise field.refused("a list of two numbers", value=f"a list of {len(items)}")
     return items[0].number(), items[1].number()

@@ -34,7 +34,7 @@ class DocumentField(Part):
     def refused(self, rule: str, *, value: object = None) -> TornCheckpoint:
         """The error that this value must be ``rule``."""
         found = shortened(self.value if value is None else value)
-        return TornCheckpoint(f"expected {rule}, got {found}", where=self.place, value=found, allowed=rule)
+        return TornCheckpoint(f"{self.place} must be {rule}, got {found}", where=self.place, value=found, allowed=rule)
 
     def refused_by(self, error: HeadraceError) -> TornCheckpoint:
         """The error that this value is not what ``error``, of the value in it, says that it must be."""

@@ -55,7 +55,9 @@ class FeatureStatistics:
     def __post_init__(self) -> None:
         lengths = len(self.bags_by_valency), len(self.ids_by_valency), len(self.ids_by_residue)
         if lengths != _LENGTHS:
-            raise ConfigError("statistics need one sum per class", value=lengths, allowed=str(_LENGTHS))
+            raise ConfigError(
+                f"statistics must have {_LENGTHS} sums of valencies and residues, got {lengths}", value=lengths
+            )
         sums = (self.events, self.batches, self.ids, self.distinct_rows,
                 *self.bags_by_valency, *self.ids_by_valency, *self.ids_by_residue)  # fmt: skip
         if not all(0.0 <= one <= _MOST for one in sums):

@@ -234,6 +234,6 @@ def test_a_ledger_without_its_array_and_an_array_without_a_ledger_are_torn() -> 
 
 def test_an_error_names_the_place_of_a_field() -> None:
     field = DocumentField(parse_json(b'{"a": [{"b": 1e999}]}', "state.json"), "state.json")
-    with pytest.raises(TornCheckpoint, match="expected a finite number") as caught:
+    with pytest.raises(TornCheckpoint, match="must be a finite number") as caught:
         field.at("a").items()[0].at("b").number()
     assert caught.value.where == "state.json.a[0].b"

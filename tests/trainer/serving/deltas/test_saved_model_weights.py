@@ -116,9 +116,9 @@ def test_links_that_do_not_fit_are_refused_and_nothing_changes(folder, target, t
         ({"tables": document["served"]["tables"][:2]}, LinkRefused, "tables and dense arrays of the SavedModel"),
         ({"dense": ["weights/000"]}, LinkRefused, "tables and dense arrays of the SavedModel"),
         ({"tables": [{**one, "rows": 7} for one in document["served"]["tables"]]}, LinkRefused, "must have the shapes"),
-        ({"tables": 3}, TornCheckpoint, "expected a list"),
-        ({"commit": "x"}, TornCheckpoint, "expected 64 hexadecimal digits"),
-        ({"seed": -1}, TornCheckpoint, "expected a whole number from 0"),
+        ({"tables": 3}, TornCheckpoint, "must be a list"),
+        ({"commit": "x"}, TornCheckpoint, "must be 64 hexadecimal digits"),
+        ({"seed": -1}, TornCheckpoint, "must be a whole number from 0"),
     ]
     for change, error, rule in cases:
         (target / EXTRA).write_text(json.dumps({**document, "served": {**document["served"], **change}}))
