@@ -12,7 +12,7 @@ import typer
 from headrace.cli.options.launchers import LOCAL
 from headrace.cli.options.runs import job_folder, run_folder
 from headrace.cli.options.session import AsJson, Home, home_folder, home_location, run_location
-from headrace.cli.train_options.arguments import arguments_without_file, parse_training, training_values
+from headrace.cli.train_options.arguments import arguments_without_file, parse_training, save_options, training_values
 from headrace.terminal.output import emit, say
 from transforms.child_process import module_command
 from transforms.errors import HeadraceError, InputError
@@ -63,7 +63,9 @@ def submit(
     free = (f"{options.model}-{number}" for number in range(1, len(taken) + 2))
     chosen = name or next(one for one in free if one not in taken)
     count = slots or max(1, options.hosts.hosts + options.hosts.readers)
-    training = arguments_without_file(options) if options.run.from_file else tuple(command[1:])
+    save_options(options)
+    has_file = options.run.from_file or options.run.save_as
+    training = arguments_without_file(options) if has_file else tuple(command[1:])
     stored = store.submit(Submission(chosen, count, priority, training, os.getcwd(), place, run_dir))
     emit(JobScreen(stored, str(store.log_path(stored.job.number)), _run_dir(stored)), as_json=as_json)
 

@@ -73,7 +73,7 @@ def test_values_may_be_written_as_toml_has_them() -> None:
 def test_paths_are_relative_to_the_file() -> None:
     name = written(
         'model = "a"\nplan = "p.json"\nhome = "s3://bucket/h"\nserver-ca = "/etc/ca"\nservers = 1\n'
-        '[options.tower_modules]\ntowers = "t.json"',
+        '[options]\nhot_rows = "h.json"\n[options.tower_modules]\ntowers = "t.json"',
         "runs/train.toml",
     )
     options = parse_training(["--from", name])
@@ -82,7 +82,12 @@ def test_paths_are_relative_to_the_file() -> None:
         "s3://bucket/h",
         "/etc/ca",
     )
-    assert json.loads(options.run.config) == {"tower_modules": {"towers": "runs/t.json"}}
+    assert json.loads(options.run.config) == {
+        "hot_rows": "runs/h.json",
+        "tower_modules": {"towers": "runs/t.json"},
+    }
+    auto = written('model = "a"\n[options]\nhot_rows = "auto"', "runs/auto.toml")
+    assert json.loads(parse_training(["--from", auto]).run.config) == {"hot_rows": "auto"}
 
 
 @pytest.mark.parametrize(
@@ -213,10 +218,14 @@ def test_no_secret_is_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 'server-token-file = "token"' in text
     assert "a-secret-token" not in text
     assert "hidden" not in text
-    with pytest.raises(InputError, match="must hold no password") as refused:
-        save_options(parse_training(["ctr", "--home", "s3://me:hidden@host/h", "--save-as", "other.toml"]))
+    for home in ("s3://me:hidden@host/h", "s3://hidden@host/h", "postgresql://host/d?user=u&password=hidden"):
+        with pytest.raises(InputError, match="must hold no password") as refused:
+            save_options(parse_training(["ctr", "--home", home, "--save-as", "other.toml"]))
+        assert "hidden" not in str(refused.value)
+        assert not Path("other.toml").exists()
+    with pytest.raises(InputError, match="must have its flag's type") as refused:
+        parse_training(["--from", written('model = "ctr"\nhome = ["postgresql://u:hidden@h/d"]', "wrong.toml")])
     assert "hidden" not in str(refused.value)
-    assert not Path("other.toml").exists()
 
 
 def test_a_queued_job_does_not_depend_on_the_file(cli: Any) -> None:
@@ -227,6 +236,15 @@ def test_a_queued_job_does_not_depend_on_the_file(cli: Any) -> None:
     assert command_line(parse_training(["--from", name, "--readers", "2"]), ("from_file",)) == [
         "ctr", "--end", "2026-03-02", "--hosts", "2", "--readers", "2",
     ]  # fmt: skip
+
+
+def test_the_file_of_a_queued_job_is_written_once(cli: Any) -> None:
+    """Its job must not write it again, beside a file that has changed since."""
+    text = json.dumps(
+        cli("jobs", "submit", "--json", "--", "train", "ctr", "--hosts", "2", "--save-as", "train.toml").json
+    )
+    assert "train.toml" not in text
+    assert parse_training(["--from", "train.toml"]).hosts.hosts == 2
 
 
 def test_training_from_a_file_is_that_of_the_flags(cli: Any, small_log: Any, models_file: Any) -> None:

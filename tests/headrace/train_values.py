@@ -34,7 +34,7 @@ _OF_ANY = {
     "epoch_events": _COUNTS,
     "epoch_steps": _COUNTS,
     "least_hosts": _COUNTS,
-    "grace_secs": _SECS,
+    "grace_secs": st.just(0.0) | _SECS,
     "notice_file": PATHS,
     "notice_http": st.just("127.0.0.1:0"),
     "notice_metadata": st.just("http://metadata.google.internal"),

@@ -159,13 +159,18 @@ def _is_group(hint: Any) -> bool:
     return isinstance(hint, type) and dataclasses.is_dataclass(hint)
 
 
+def is_given(field: OptionField, value: Any) -> bool:
+    """Whether a value says something that a command without the option would not do."""
+    return value != field.default and value not in ("", None, (), [])
+
+
 def command_line(group: object, leave_out: Collection[str] = ()) -> list[str]:
     """The arguments that give a command the values of a group; defaults are left out, and so are some options."""
     values = values_of_group(group)
     found: list[str] = []
     for one in option_fields(type(group)):  # type: ignore[arg-type]
         value = values[one.name]
-        if one.name in leave_out or not value or value == one.default:
+        if one.name in leave_out or not is_given(one, value):
             continue
         if one.is_argument:
             found.append(str(value))

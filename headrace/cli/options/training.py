@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,28 @@ def read_options(path: str, *, hot_rows: bool = True) -> Mapping[str, Any]:
         raise InputError("training options must be a JSON object", where=path, value=type(options).__name__)
     if not hot_rows:
         options = {name: value for name, value in options.items() if name != "hot_rows"}
-    elif isinstance(hot := options.get("hot_rows"), str) and hot != "auto":
-        options = {**options, "hot_rows": _hot_rows((Path() if is_text else Path(path).parent) / hot)}
-    modules = options.get("tower_modules")
-    if isinstance(modules, Mapping) and isinstance(modules.get("towers"), str):
-        folder = Path() if is_text else Path(path).parent
-        return {**options, "tower_modules": {**modules, "towers": _made_towers(folder / modules["towers"])}}
-    return options
+    folder = Path() if is_text else Path(path).parent
+    return _with_files(
+        options, hot_rows=lambda file: _hot_rows(folder / file), towers=lambda file: _made_towers(folder / file)
+    )
+
+
+def with_paths(options: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """The training options with their paths of files changed."""
+    return _with_files(options, hot_rows=change, towers=change)
+
+
+def _with_files(
+    options: Mapping[str, Any], *, hot_rows: Callable[[str], object], towers: Callable[[str], object]
+) -> dict[str, Any]:
+    """The training options with something in place of each path of a file."""
+    found = dict(options)
+    if isinstance(path := found.get("hot_rows"), str) and path != "auto":
+        found["hot_rows"] = hot_rows(path)
+    modules = found.get("tower_modules")
+    if isinstance(modules, Mapping) and isinstance(path := modules.get("towers"), str):
+        found["tower_modules"] = {**modules, "towers": towers(path)}
+    return found
 
 
 def _hot_rows(path: Path) -> object:

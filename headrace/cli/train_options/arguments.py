@@ -79,8 +79,8 @@ def save_options(options: TrainOptions) -> None:
 
 
 def arguments_without_file(options: TrainOptions) -> tuple[str, ...]:
-    """The arguments that say the same without a run file, which may change."""
-    return tuple(command_line(options, ("from_file",)))
+    """The arguments that say the same without run files: one that is read may change, and one that is written is written once."""
+    return tuple(command_line(options, ("from_file", "save_as")))
 
 
 @grouped

@@ -18,7 +18,8 @@ from typing import Any
 
 import tomli_w
 
-from headrace.cli.options.option_groups import Mark, OptionField
+from headrace.cli.options.option_groups import Mark, OptionField, is_given
+from headrace.cli.options.training import with_paths
 from transforms.errors import InputError, nearest
 
 _MOST_BYTES = 1 << 20
@@ -28,7 +29,10 @@ _STANDARD_OUTPUT = "-"
 _PAGE = "docs/run-file.md"
 #: Control characters, which no name or path of a command line has.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_PASSWORD = re.compile(r"://[^/\s\"']*:[^/\s\"']*@")
+#: A user, with a password or a token, in a URL, and an option of a URL that is one.
+_PASSWORD = re.compile(
+    r"://[^/\s\"']*@|\b(?:password|passwd|sslpassword|passfile|token|secret)\s*=\s*[^&\s\"']", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ def write_run_file(values: Mapping[str, Any], fields: Sequence[OptionField], fol
     options: Mapping[str, Any] | None = None
     for one in fields:
         value = values[one.name]
-        if Mark.OF_THE_CALL in one.marks or value == one.default or value in ("", None, (), []):
+        if Mark.OF_THE_CALL in one.marks or not is_given(one, value):
             continue
         if one.name == _CONFIG and (options := _table_of(value, folder)) is not None:
             continue
@@ -95,7 +99,7 @@ def write_run_file(values: Mapping[str, Any], fields: Sequence[OptionField], fol
         parts.append("\n# Training options\n" + tomli_w.dumps({_OPTIONS: options}))
     text = head + "".join(parts)
     if (found := _PASSWORD.search(text)) is not None:
-        raise InputError("a run file must hold no password", where="--save-as", value=f"{found[0].partition(':')[0]}://…@",
+        raise InputError("a run file must hold no password", where="--save-as", value="a URL with one" if "@" in found[0] else found[0].partition("=")[0],
                          next_step="leave user and password out of the URL")  # fmt: skip
     try:
         text.encode()
@@ -156,7 +160,8 @@ def _value_of(field: OptionField, value: Any, where: str, path: str) -> Any:
     """The value of an option. Raises :class:`InputError` for one of another type."""
     found, allowed = _typed(field, value)
     if found is None:
-        raise InputError("a value of a run file must have its flag's type", where=where, value=value, allowed=allowed)
+        shown = type(value).__name__ if _PASSWORD.search(str(value)) else value
+        raise InputError("a value of a run file must have its flag's type", where=where, value=shown, allowed=allowed)
     for text in found if isinstance(found, list) else [found]:
         if isinstance(text, str) and _CONTROL.search(text):
             raise InputError("text of a run file must have no control characters", where=where, value=text[:100])
@@ -197,10 +202,7 @@ def _config_of(options: Any, where: str, path: str) -> str:
         )
     try:
         _check_json(options, where)
-        towers = options.get("tower_modules")
-        if isinstance(towers, dict) and isinstance(towers.get("towers"), str):
-            options = {**options, "tower_modules": {**towers, "towers": _from_folder(towers["towers"], path)}}
-        return json.dumps(options)
+        return json.dumps(with_paths(options, lambda file: _from_folder(file, path)))
     except (RecursionError, ValueError):  # such as a number of more digits than Python prints
         raise InputError("training options must be short and flat", where=where) from None
 
@@ -261,9 +263,7 @@ def _table_of(config: str, folder: str) -> Mapping[str, Any] | None:
     if not config.startswith("{"):
         return None
     try:
-        options = json.loads(config)
-        if isinstance(towers := options.get("tower_modules"), dict) and isinstance(towers.get("towers"), str):
-            options = {**options, "tower_modules": {**towers, "towers": _to_folder(towers["towers"], folder)}}
+        options = with_paths(json.loads(config), lambda file: _to_folder(file, folder))
         text = tomli_w.dumps(options)
         text.encode()
         is_kept = json.dumps(tomllib.loads(text), sort_keys=True) == json.dumps(options, sort_keys=True)
