@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +46,8 @@ from transforms.execution.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from headrace.screens.training import EpochRow, OptionRow, PassesRow, TowerRow, TrainedScreen
+    from headrace.screens.training_figures import PlacementRow, ServedRow
+    from trainer.errors import ServerLost
     from trainer.model.metrics import AnyScores
     from trainer.options.config import TrainConfig
     from trainer.options.towers import Towers
@@ -126,6 +127,7 @@ def train(options: TrainOptions) -> None:
         )
         starts_later = options.cluster.launcher == REMOTE
         known = {} if on_servers is None or starts_later else server_statuses(on_servers.servers)
+        lost = 0
         changes = change_policy(data.accept_changed, data.train_changed_labels)
         if job is not None:
             report = train_job(
@@ -153,7 +155,7 @@ def train(options: TrainOptions) -> None:
                 report = train_once(partition, sparse_core)
                 hashed, found = dict(report.hashed_counts), {}
             else:
-                report, hashed, found = _train_on_servers(
+                report, hashed, found, lost = _train_on_servers(
                     partial(train_once, None, None), settings, on_servers, options.servers.least_servers, known
                 )
         exported = finish_export(exporter)
@@ -161,13 +163,10 @@ def train(options: TrainOptions) -> None:
         scores = _evaluate(warehouse, tested, folder) if tested else None
         raw = {column: _score_column(warehouse, tested, column) for column in data.baseline or ()} if tested else {}
     screen = _screen(
-        solution, held_out, settings, report, hashed, scores, raw, time.monotonic() - began, exported, named_towers
-    )
-    screen = replace(
-        screen,
+        solution, held_out, settings, report, hashed, scores, raw, time.monotonic() - began, exported, named_towers,
         placement=placement_row(partition, how="towers" if named_towers else "plan"),
-        served=served_row(known, found, report.events),
-    )
+        served=served_row(known, found, 0 if lost else report.events),  # events before a loss are not in the report
+    )  # fmt: skip
     emit(screen, as_json=options.run.as_json)
     check_exported(exported)
 
@@ -284,10 +283,10 @@ def _train_on_servers(
     on_servers: OpenServers,
     least: int,
     known: Statuses,
-) -> tuple[TrainReport, dict[str, HashedCounts], Statuses]:
+) -> tuple[TrainReport, dict[str, HashedCounts], Statuses, int]:
     """Train, and go on from the newest checkpoint when a server leaves or loses its rows.
 
-    Returns what hashed tables have done, and what the servers have done that were ``known`` before, too.
+    Returns what hashed tables have done, what the servers have done that were ``known`` before, and how often a server was lost, too.
 
     ``least``: with this number of servers training goes on while others are away; 0: it waits for all.
     """
@@ -296,7 +295,12 @@ def _train_on_servers(
     from trainer.run.server_losses import train_through_losses
     from trainer.servers.leaving_servers import LeavingServers
 
-    files = open_run(on_servers.folder)
+    files, losses = open_run(on_servers.folder), list[str]()
+
+    def on_loss(error: ServerLost, newest: str) -> None:
+        losses.append(error.what)
+        say(f"{error.what}: {error.where}; training goes on from {newest or 'the beginning'}")
+
     with on_servers.moves() as moves, ExitStack() as pins:
         leaving = pins.enter_context(
             LeavingServers(
@@ -311,17 +315,12 @@ def _train_on_servers(
         report = train_through_losses(
             lambda attempt: train_once(partial(moves.engine, attempt, unused=leaving.unused), moves.follow, leaving),
             lambda: next(iter(newest_first(files)), ""),
-            lambda error, newest: say(
-                f"{error.what}: {error.where}; training goes on from {newest or 'the beginning'}"
-            ),
+            on_loss,
             leaving,
         )
         hashed = _hashed_counts(settings, moves.servers)
-        return (
-            report,
-            hashed,
-            server_statuses(moves.servers, among=known),
-        )  # servers that were started end with the moves
+        found = server_statuses(moves.servers, among=known)  # servers that were started end with the moves
+        return report, hashed, found, len(losses)
 
 
 @contextmanager
@@ -450,6 +449,9 @@ def _screen(
     secs: float,
     exported: ExportedChain | None,
     towers: Towers,
+    *,
+    placement: PlacementRow | None,
+    served: ServedRow | None,
 ) -> TrainedScreen:
     from headrace.screens.training import TrainedScreen, export_row
     from trainer.checkpoints.host_steps import idle_share
@@ -481,6 +483,8 @@ def _screen(
         idle_host_steps_share=idle_share(report.host_steps),
         hashed=hashed,
         hot=report.hot,
+        placement=placement,
+        served=served,
         budget=1.0 if settings.pruning is None else settings.pruning.budget,
         label=solution.label,
         task=solution.target.kind,

@@ -44,11 +44,11 @@ def server_statuses(servers: RunServers | None, among: Collection[str] | None = 
 def served_row(before: Statuses, after: Statuses, events: int) -> ServedRow | None:
     """What servers have done between two looks; None if none has answered at both.
 
-    A server that has begun again in between counts from 0, and is left out.
+    A server whose process has begun again in between counts from 0, and is left out.
     """
     from headrace.screens.training_figures import ServedRow
 
-    pairs = [(before[at], now) for at, now in after.items() if at in before and now.fetches >= before[at].fetches]
+    pairs = [(before[at], now) for at, now in after.items() if at in before and now.process == before[at].process]
     if not pairs:
         return None
     fetched, updated = (sum(getattr(now, name) - getattr(then, name) for then, now in pairs) for name in ("fetched_rows", "updated_rows"))  # fmt: skip

@@ -242,8 +242,8 @@ class TrainedScreen:
         staleness: the updates that lookups missed, as measured.
         steps_by_host: of a job, the steps of this command in which each host had events, by name; none for training in one process.
         idle_host_steps_share: the share of all steps of all these hosts in which the host had no event.
-        hot: what hot rows have done since this command opened its tables on servers; None without any.
-        hashed: by name of a hashed table, what it has done on all servers or hosts since this command loaded its rows; of a job without
+        hot: what hot rows have done since the tables on servers were opened last; None without any.
+        hashed: by name of a hashed table, what it has done on all servers or hosts since its rows were loaded last; of a job without
             servers, as its hosts reported last.
         budget: the share of the weights of tables that a pruned run has memory for; 1.0 for another run.
         unpruned_share: of a pruned run that has pruned nothing, the share of the weights that occurs; else None.
@@ -391,8 +391,8 @@ class TrainedScreen:
         return Group(*((chosen, "") if self.options else ()), *tried, table, facts(pairs))
 
     def _rate(self) -> str:
-        """Events a second, which two runs of the same log may be compared by."""
-        if not self.events_this_time or self.training_secs <= 0:
+        """Events a second, by which two runs of the same log may be compared; none of a run that waits for more data."""
+        if not (self.events_this_time and self.finished) or self.training_secs <= 0:
             return ""
         return f", {count_text(round(self.events_this_time / self.training_secs))} a second"
 

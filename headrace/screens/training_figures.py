@@ -54,7 +54,7 @@ class ServedRow:
         """One line."""
         each = f", {self.fetched_rows / self.events:.3g} rows read an event" if self.events else ""
         waited = f"; fetches waited {secs_text(self.wait_secs)} for other clients" if self.wait_secs else ""
-        return f"{many(self.servers, 'server')} read {count_text(self.fetched_rows)} and updated {count_text(self.updated_rows)} rows{each}{waited}"
+        return f"{many(self.servers, 'server')} read {count_text(self.fetched_rows)} rows, and updated or loaded {count_text(self.updated_rows)}{each}{waited}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,12 @@ def test_a_placement_counts_the_weights_of_each_part() -> None:
 
 
 def test_servers_count_from_the_beginning_of_the_command() -> None:
-    then = ServerStatus(fetches=5, fetched_rows=100, updated_rows=40, wait_secs=1.0)
+    then = ServerStatus(fetches=5, fetched_rows=100, updated_rows=40, wait_secs=1.0, process=7)
     now = replace(then, fetches=9, fetched_rows=300, updated_rows=90, wait_secs=3.5)
     row = served_row({"a": then, "b": then}, {"a": now, "b": then}, 50)
     assert row == ServedRow(2, 200, 50, 2.5, 50)
-    assert "2 servers read 200 and updated 50 rows, 4 rows read an event; fetches waited" in row.text()
-    begun_again = ServerStatus(fetches=1, fetched_rows=7)
+    assert "2 servers read 200 rows, and updated or loaded 50, 4 rows read an event; fetches waited" in row.text()
+    begun_again = replace(now, process=8)
     assert served_row({"a": then}, {"a": begun_again}, 50) is None
     assert served_row({}, {"a": now}, 50) is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections import Counter
@@ -111,6 +112,7 @@ class RowServer:
         self.wait_secs = 0.0
         self._counts: Counter[str] = Counter()
         self._memory = OutputPool(spare=0.25, kept=_KEPT_ANSWERS)
+        self._process = secrets.randbits(61) + 1
 
     def begin(self, greeting: Greeting) -> Session:
         """Begin a session, in place of an earlier one of the same client.
@@ -495,6 +497,7 @@ class RowServer:
                 staleness=dict(sorted(self.staleness.items())),
                 wait_secs=self.wait_secs,
                 hashed=counts,
+                process=self._process,
                 **self._counts,
             )
 

@@ -16,7 +16,7 @@ from trainer.tables.routes.servers.frames import Kind, read_object
 from trainer.tables.routes.servers.server_link import Request
 from trainer.wire.flight.addresses import Address
 from trainer.wire.frames import Bytes
-from transforms.derived_documents import Form, document_of, number, read_value
+from transforms.derived_documents import Form, Later, document_of, number, read_value, whole
 from transforms.documents import Part
 
 _MOST_LISTED = 4096
@@ -49,6 +49,7 @@ class ServerStatus:
         fetches, fetched_rows, updates, updated_rows: that it has answered; written values count as an update.
         repeated_updates: that were sent again, and not made again.
         hashed: by name of a hashed table, what it has done since its rows were loaded.
+        process: a random number of the server's process; 0: one of an earlier release.
     """
 
     tables: int = 0
@@ -63,6 +64,7 @@ class ServerStatus:
     updated_rows: int = 0
     repeated_updates: int = 0
     hashed: Mapping[str, HashedCounts] = field(default_factory=dict)
+    process: Later[Annotated[int, whole(most=1 << 62)]] = 0
 
     def check_read(self, part: Part) -> None:
         """Raise :class:`~transforms.errors.DataError` for more clients, figures or tables than a server lists."""
