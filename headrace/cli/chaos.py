@@ -219,12 +219,14 @@ def _new_folder(folder: str, model: str, home: str) -> Path:
 def _config(warehouse: Warehouse, solution: ReadSolution, given: TrainOptions) -> TrainConfig:
     """The options of the user's run, if it has begun, else those chosen; always deterministic and counted."""
     from headrace.cli.options.training import read_options
+    from headrace.cli.planned_training import with_hot_rows
     from headrace.cli.train import choose_options
 
     run_dir = run_folder_of(given.run.run_dir, solution.model, solution.model_version, given.run.home)
     asked = {**read_options(given.run.config), "deterministic": True, "count_events": True}
     given.check_combinations(asked)
-    return choose_options(warehouse, solution, asked, run_dir, hosts=given.hosts.most_hosts)
+    chosen = choose_options(warehouse, solution, asked, run_dir, hosts=given.hosts.most_hosts)
+    return with_hot_rows(given.run.home, solution, chosen)
 
 
 @contextmanager

@@ -94,17 +94,18 @@ def with_hot_rows(home: str, solution: ReadSolution, config: TrainConfig) -> Tra
     from headrace.cli.plan import tables_of_model
     from headrace.screens.hot_rows import shared_out_text
     from trainer.options.hot_rows import HotOptions
-    from trainer.planning.hot_shares import hot_rows_of, hot_shares
+    from trainer.planning.hot_shares import hot_rows_of, shares_of
 
     if config.hot_rows is None:
         return config
     if config.has_own_code:
         import_tensorflow_quietly()
     found = tables_of_model(home, solution.model, solution.model_version, config, None)
-    if config.hot_rows.share:
-        shares = hot_shares(found.facts, round(config.hot_rows.share * sum(one.table_bytes for one in found.facts)))
-        say(shared_out_text(shares, are_assumed=all(one.is_assumed for one in found.facts)))
-    return replace(config, hot_rows=HotOptions.read(hot_rows_of(config.hot_rows, found.facts)))
+    if not config.hot_rows.share:
+        return replace(config, hot_rows=HotOptions.read(hot_rows_of(config.hot_rows, found.facts)))
+    shares = shares_of(config.hot_rows, found.facts)
+    say(shared_out_text(shares, are_assumed=all(one.is_assumed for one in found.facts)))
+    return replace(config, hot_rows=HotOptions.read({one.name: one.hot_rows for one in shares}))
 
 
 def sparse_core_settings(

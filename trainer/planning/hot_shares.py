@@ -66,11 +66,15 @@ def hot_shares(tables: Sequence[TableFacts], budget_bytes: int) -> tuple[HotShar
     return tuple(_share(*one) for one in zip(tables, served, taken, strict=True))
 
 
+def shares_of(option: HotOptions, tables: Sequence[TableFacts]) -> tuple[HotShare, ...]:
+    """The hot rows of each table by an option that is a share of all bytes."""
+    return hot_shares(tables, round(option.share * sum(one.table_bytes for one in tables)))
+
+
 def hot_rows_of(option: HotOptions, tables: Sequence[TableFacts]) -> dict[str, int]:
     """The hot rows of each table by the option of a run. Raises :class:`ConfigError` for the name of no table."""
     if option.share:
-        shares = hot_shares(tables, round(option.share * sum(one.table_bytes for one in tables)))
-        return {one.name: one.hot_rows for one in shares}
+        return {one.name: one.hot_rows for one in shares_of(option, tables)}
     given = option.by_table or {}
     names = [one.name for one in tables]
     if unknown := [name for name in given if name not in names]:

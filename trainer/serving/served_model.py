@@ -50,7 +50,7 @@ class ServedTable:
     @classmethod
     def read(cls, field: DocumentField) -> ServedTable:
         """The table at ``field``. Raises :class:`TornCheckpoint`."""
-        members = field.fields({"kind", "table", "rows", "columns", "initializer", "quantization"}).members()
+        members = field.fields(("kind", "table", "rows", "columns", "initializer", "quantization")).members()
         levels = members["quantization"]
         initializer = members["initializer"].members()
         try:
@@ -117,10 +117,10 @@ class ServedModel:
     @classmethod
     def read(cls, field: DocumentField) -> ServedModel:
         """The weights at ``field``. Raises :class:`TornCheckpoint`."""
-        members = field.fields({"model", "epochs", "commit", "link", "seed", "tables", "dense"}).members()
+        members = field.fields(("model", "epochs", "commit", "link", "seed", "tables", "dense")).members()
         link: Mapping[str, DocumentField] = {}
         if members["link"].value is not None:
-            link = members["link"].fields({"number", "hash"}).members()
+            link = members["link"].fields(("number", "hash")).members()
         position = Position(
             members["model"].digest(),
             members["epochs"].count(),

@@ -130,7 +130,12 @@ class ServerOptions:
     @property
     def is_number(self) -> bool:
         """Whether the servers are processes of this machine."""
-        return self.servers.isascii() and self.servers.isdigit()
+        return _is_number(self.servers)
+
+    @property
+    def has_own_workers(self) -> bool:
+        """Whether embedding workers are processes of this machine."""
+        return _is_number(self.embedding_workers)
 
     def wire(self) -> WireSettings:
         """The encodings of messages. Raises :class:`InputError` for unknown ones."""
@@ -177,9 +182,13 @@ class ServerOptions:
                              value=text, next_step="give the addresses of the workers' servers, or a number of workers")  # fmt: skip
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 def servers_of(text: str, option: str = "--servers") -> tuple[Address, ...] | int:
     """A number of processes, or addresses. Raises :class:`InputError` for others."""
-    if not (text.isascii() and text.isdigit()):
+    if not _is_number(text):
         return addresses_of(option, text)
     if not (len(text) < 9 and 1 <= int(text) <= _MOST_LOCAL):
         raise InputError(
@@ -273,24 +282,25 @@ def open_servers(
     from trainer.servers.server_watch import watch_servers
 
     files = JobFiles(Path(job_folder).absolute())
-    count = int(text) if text.isascii() and text.isdigit() else len(text.split(","))
+    given = servers_of(text)
+    count = given if isinstance(given, int) else len(given)
     if plan is not None and plan.cores != count:
         raise InputError("a plan must have a core for each server", where="--plan, --servers", value=f"{plan.cores} cores", allowed=str(count),
                          next_step=f"headrace plan make MODEL --topology ps:{count} --output FILE")  # fmt: skip
     logs, of_workers = Path(folder) / "logs", options.embedding_workers
     own: LocalServers | None = None
-    if text.isdigit() or of_workers.isdigit():
+    if options.is_number or options.has_own_workers:
         files.make_token()
-    token_file = str(files.token) if text.isdigit() else _absolute(options.server_token_file)
+    token_file = str(files.token) if options.is_number else _absolute(options.server_token_file)
     with ExitStack() as started:
-        if text.isdigit():
+        if isinstance(given, int):
             own = started.enter_context(LocalServers(count, server_command, token_file=files.token, logs=logs))
             addresses = own.addresses
         else:
-            addresses = addresses_of("--servers", text)
+            addresses = given
         workers: tuple[Address, ...] = ()
         workers_token_file = token_file
-        if of_workers.isdigit():
+        if options.has_own_workers:
             workers_token_file = str(files.token)
             command = partial(worker_command, addresses, _absolute(options.server_ca), token_file)
             local = LocalServers(
@@ -338,7 +348,7 @@ def servers_at(
     from trainer.servers.tls import client_tls
 
     authority, updates = _absolute(options.server_ca), options.server_updates
-    workers_authority = "" if options.embedding_workers.isdigit() else authority
+    workers_authority = "" if options.has_own_workers else authority
     # Servers on other machines have the token of the job, unless they have files of their own.
     of_job = cluster.token_file if cluster.launcher == REMOTE else ""
     token, workers_token = (

@@ -15,6 +15,7 @@ from trainer.planning.plan_document import read_plan
 from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
+from transforms.derived_documents import Later
 from transforms.errors import NotFound, StorageError
 
 _MOST_BYTES = 1 << 24
@@ -85,7 +86,7 @@ class JobSpec:
     partition: str = ""
     servers: ServersSpec | None = None
     towers: tuple[tuple[str, ...], ...] = ()
-    hot_rows: Mapping[str, int] = field(default_factory=dict)
+    hot_rows: Later[Mapping[str, int]] = field(default_factory=dict)
 
     def write(self, files: JobFiles) -> None:
         """Replace the document of the run, atomically."""

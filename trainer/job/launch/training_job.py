@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.stored_plans import find_plan
-from trainer.errors import RunMismatch
+from trainer.errors import ConfigError, RunMismatch
 from trainer.job.control.job_files import JobFiles, verify_document
 from trainer.job.launch.job_spec import FORMAT, JobSpec, ServersSpec, job_identity
 from trainer.job.launch.outcome import read_outcome
@@ -148,8 +148,13 @@ def make_job(
 
 
 def _hot_rows(config: TrainConfig) -> Mapping[str, int]:
-    """The hot rows of each table, which are known by now."""
-    return {} if config.hot_rows is None else config.hot_rows.by_table or {}
+    """The hot rows of each table. Raises :class:`~trainer.errors.ConfigError` where they are not shared out yet."""
+    if config.hot_rows is None:
+        return {}
+    if config.hot_rows.by_table is None:
+        raise ConfigError("the hot rows of a job must be numbers by table", where="hot_rows", value=config.hot_rows.to_document(),
+                          next_step="trainer.planning.hot_shares.hot_rows_of shares them out")  # fmt: skip
+    return config.hot_rows.by_table
 
 
 def _same_run(servers: ServersSpec, files: JobFiles) -> ServersSpec:

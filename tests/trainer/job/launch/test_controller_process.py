@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
 from trainer.job.control.job_files import JobFiles
 from trainer.job.launch.controller_process import run_controller
 from trainer.job.launch.job_spec import FORMAT, JobSpec
 from trainer.scheduling.job import JobSettings
 from trainer.scheduling.orders import Commit
+
+
+def test_a_job_of_an_earlier_release_is_read(tmp_path):
+    """It says nothing of hot rows."""
+    files = JobFiles(tmp_path)
+    JobSpec(FORMAT, "job", JobSettings(release="test"), None, str(tmp_path / "home")).write(files)
+    document = json.loads(files.spec.read_bytes())
+    del document["hot_rows"]
+    files.spec.write_text(json.dumps(document))
+    assert JobSpec.read(files).hot_rows == {}
 
 
 def test_a_controller_removes_what_killed_processes_have_left(tmp_path):
