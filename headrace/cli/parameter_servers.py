@@ -137,7 +137,7 @@ def worker(
         typer.Option(help="A file with the token of the servers. Default: that of --token-file.", show_default=False),
     ] = "",
     no_server_token: Annotated[
-        bool, typer.Option(help="The servers have no token, and --token-file is not theirs.")
+        bool, typer.Option("--no-server-token", help="The servers have no token, and --token-file is not theirs.")
     ] = False,
     threads: Annotated[int, typer.Option(help="Threads of its loops for a client.", min=1)] = 1,
     message_mib: MessageMib = 2048,

@@ -252,7 +252,7 @@ def _options_of(config: str) -> TrainConfig:
     found = TrainConfig.from_document(read_options(config, hot_rows=False), run_dir="none")
     if found.hashed:
         raise InputError("a plan cannot place hashed tables", where="hashed, in --config", value=", ".join(found.hashed),
-                         next_step="train hashed tables without a plan: headrace train --servers N")  # fmt: skip
+                         next_step="train hashed tables without a plan: headrace train without --plan")  # fmt: skip
     return found
 
 

@@ -124,7 +124,7 @@ class TrainConfig:
         threads: TensorFlow's compute threads, which affect the bits of the weights.
         count_events: count how often every event was trained (1 byte per event).
         hashed: by the name of an input or its table, the options of a table of an unbounded vocabulary
-            (:mod:`trainer.options.hashed`). Such tables are on parameter servers.
+            (:mod:`trainer.options.hashed`).
         pruning: the options of tables that keep their most important rows (:mod:`trainer.options.pruning`); None: all rows are kept.
         tower_modules: groups of inputs whose activations are compressed together (:mod:`trainer.options.towers`); None: none are.
         staleness: the last steps whose updates a lookup misses, 0 to 64: rows are looked up so many steps before the dense part of their
@@ -285,7 +285,7 @@ class TrainConfig:
             _refuse(
                 "hashed",
                 ", ".join(self.hashed),
-                "absent with the tpu engine: train on parameter servers, with --servers",
+                "absent with the tpu engine, whose tables have a fixed number of rows",
             )
         if self.pruning is not None and self.engine == "tpu":
             _refuse("pruning", "its options", "absent with the tpu engine, whose tables are static")

@@ -19,8 +19,8 @@ class HashedOptions:
     """The options of one hashed table, as they are given. A value of 0 is that of an option that is left out.
 
     Attributes:
-        capacity: the most rows, on all servers together.
-        budget_mib: in place of it the memory of the rows, in MiB, with everything that servers keep of them.
+        capacity: the most rows, on all servers or hosts together.
+        budget_mib: in place of it the memory of the rows, in MiB, with everything that is kept of them.
         admit_after: an id gets a row at its n-th update.
         expire_after_steps: a row that is not updated in so many steps loses its place; 0: never.
         candidates: how many ids may be counted that have no row yet; 0: a quarter of the capacity.

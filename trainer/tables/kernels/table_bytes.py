@@ -38,7 +38,7 @@ def does_not_fit(tables: Sequence[TableSpec], memory_bytes: int) -> ConfigError:
         value=f"{_gb(total)} with every row in use, {_gb(max(total - memory_bytes, 0))} more than there is",
         allowed=f"{_gb(memory_bytes)} on this machine: {_fitting(largest, sizes, memory_bytes)}",
         next_step="hash into fewer buckets, make dim smaller, spread the rows over more hosts, "
-        "or keep a table of few used rows hashed, on servers: docs/parameter-servers.md",
+        "or keep a table of few used rows hashed: docs/parameter-servers.md",
     )
 
 

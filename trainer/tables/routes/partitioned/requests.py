@@ -1,4 +1,4 @@
-"""What one core asks the others for in a step: rows of parts of tables, each distinct row once, but those of the tail."""
+"""What one core asks the others for in a step: rows of parts of tables, each distinct row once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from trainer.tables.spec import FeatureSpec
 from transforms.arrays import Array
 
 _NO_SHARES = np.zeros(0, np.float32)
-#: Ids of a bag that no bag has.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

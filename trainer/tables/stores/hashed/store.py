@@ -1,4 +1,4 @@
-"""Tables some of which are hashed, in the memory of the process that trains them."""
+"""Tables some of which are hashed, as a store of rows: of one process, a host of a job, or a parameter server."""
 
 from __future__ import annotations
 

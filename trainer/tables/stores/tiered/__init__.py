@@ -1,1 +1,1 @@
-"""Hot rows in the memory that trains, and cold ones in another store."""
+"""Hot rows in the memory that trains, and all rows in another store, such as servers."""
