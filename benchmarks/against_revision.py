@@ -1,12 +1,13 @@
 """Compare the benchmarks of the working tree with those of another revision, in alternating runs.
 
-    python -m benchmarks.against_revision REVISION [--only many_models catalog_scale direct_runner_overhead import_time]
-                                          [--rounds 3] [--starts 15] [--quick]
+    python -m benchmarks.against_revision REVISION [--only many_models catalog_scale ...] [--rounds 3] [--starts 15]
+                                          [--data FOLDER] [--quick]
 
 REVISION is checked out into a temporary git worktree, and each side runs the scripts of its own tree on its own packages.
 The sides alternate within a round. A figure is the median over the rounds. The ratio, working tree to REVISION, is the
 median of the ratios within rounds, so that a slow round does not affect it. ``import_time`` starts Python ``--starts``
-times. The catalogs of ``catalog_scale`` have 50,000 components.
+times. The catalogs of ``catalog_scale`` have 50,000 components. ``dlrm_throughput`` trains the sample log, or with ``--data``
+twelve hours of the news log there.
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ class Script:
         small: its options for ``--quick``.
         line: the pattern of a printed line: the measure, then the values of ``columns``.
         columns: the names of the values.
+        with_data: its options in place of these, beside ``--data FOLDER``, where public logs are given.
     """
 
     options: tuple[str, ...]
     small: tuple[str, ...]
     line: re.Pattern[str]
     columns: tuple[str, ...]
+    with_data: tuple[str, ...] = ()
 
 
 SCRIPTS = {
@@ -67,6 +70,48 @@ SCRIPTS = {
     ),
     "direct_runner_overhead": Script(
         (), ("--small",), re.compile(r"\s*(\S.*?)\s{2,}([\d.]+)(?:\s+-?[\d.]+%)?(?:\s+([\d.]+))?$"), ("wall s", "CPU s")
+    ),
+    "embedding_kernels": Script(
+        ("--rounds", "1"),
+        ("--rounds", "1", "--repeats", "3", "--case", "one-hot"),
+        re.compile(r"\s+(headrace)\s+lookup\s+([\d.]+) ms\s+lookup and update\s+([\d.]+) ms"),
+        ("lookup ms", "both ms"),
+    ),
+    "dlrm_throughput": Script(
+        ("--small", "--rounds", "1", "--without-keras"),
+        ("--small", "--rounds", "1", "--without-keras"),
+        re.compile(r"\s+round \d+ (headrace)\s+([\d,]+) samples/s,\s+([\d,]+) after"),
+        ("rows/s", "later/s"),
+        ("--hours", "12", "--rounds", "1", "--without-keras"),
+    ),
+    "partitioned_cores": Script(
+        ("--rounds", "3"), ("--rounds", "1", "--events", "512"), re.compile(r"\s+(\S.*?)\s{2,}([\d.]+) ms\b"), ("ms",)
+    ),
+    "hashed_rows": Script(
+        ("--rows", "2000000"),
+        ("--rows", "100000", "--rounds", "3"),
+        re.compile(r"((?:read|update): [^:]*): ([\d,]+) ns"),
+        ("ns",),
+    ),
+    "pruning_speed": Script(
+        ("--rows", "1000000"),
+        ("--rows", "100000", "--rounds", "1"),
+        re.compile(
+            r".*? of (\d+ columns, bags of \d+), .*lookup ([\d.]+) ms, ([\d.]+)x .*update ([\d.]+) ms, ([\d.]+)x"
+        ),
+        ("lookup ms", "by cpu", "upd ms", "upd by"),
+    ),
+    "ps_fetch_speed": Script(
+        ("--rounds", "2"),
+        ("--rounds", "1", "--megabytes", "20"),
+        re.compile(r"\s*([\d,]+ +\d+ +[\d,]+)\s+([\d.]+)\s+[\d.]+\s+[\d.]+\s+([\d.]+)\s"),
+        ("GB/s CPU", "GB/s"),
+    ),
+    "ps_wire": Script(
+        ("--speed", "--gigabits", "0", "--rounds", "3"),
+        ("--speed", "--gigabits", "0", "--rounds", "1", "--steps", "5"),
+        re.compile(r"\s*(loopback +\S+ \S+)\s+([\d.]+)\s+([\d.]+)\s+[\d.]+x\s+([\d.]+)"),
+        ("lookups", "updates", "CPU ms"),
     ),
 }
 IMPORT_TIME = "import_time"
@@ -84,14 +129,21 @@ def figures_of(script: Script, printed: str) -> Figures:
         what, *values = match.groups()
         seen[what] += 1
         name = what if seen[what] == 1 else f"{what} ({seen[what]})"
-        found |= {(name, column): float(value) for column, value in zip(script.columns, values, strict=True) if value}
+        found |= {
+            (name, column): float(value.replace(",", ""))
+            for column, value in zip(script.columns, values, strict=True)
+            if value
+        }
     return found
 
 
-def run_script(name: str, tree: Path, quick: bool) -> Figures:
+def run_script(name: str, tree: Path, quick: bool, data: Path | None) -> Figures:
     """Run a script of ``tree`` and return its figures; a missed target is no failure."""
     script = SCRIPTS[name]
-    command = [sys.executable, "-m", f"benchmarks.{name}", *(script.small if quick else script.options)]
+    options = script.small if quick else script.options
+    if data is not None and script.with_data:
+        options = ("--data", str(data), *script.with_data)
+    command = [sys.executable, "-m", f"benchmarks.{name}", *options]
     done = subprocess.run(command, cwd=tree, env=_environment(tree), capture_output=True, text=True, check=False)
     found = figures_of(script, done.stdout)
     if done.returncode not in (0, 1) or not found:
@@ -193,7 +245,7 @@ def check_imports(tree: Path) -> None:
         raise SystemExit(f"packages must be imported from {tree}, got {', '.join(foreign)}")
 
 
-def compare(revision: str, names: Sequence[str], rounds: int, starts: int, quick: bool) -> None:
+def compare(revision: str, names: Sequence[str], rounds: int, starts: int, quick: bool, data: Path | None) -> None:
     """Print the figures of both sides for each measurement."""
     with checkout(revision) as tree:
         trees = (tree, REPOSITORY)
@@ -203,7 +255,7 @@ def compare(revision: str, names: Sequence[str], rounds: int, starts: int, quick
             if name == IMPORT_TIME:
                 theirs, ours = measure_starts(trees, starts)
             else:
-                theirs, ours = run_alternately(partial(run_script, name, quick=quick), trees, rounds)
+                theirs, ours = run_alternately(partial(run_script, name, quick=quick, data=data), trees, rounds)
             print(f"\n{name}, {len(ours)} rounds\n{table(theirs, ours, revision)}", flush=True)
 
 
@@ -214,11 +266,12 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS))
     parser.add_argument("--rounds", type=int, default=3, help="of every script")
     parser.add_argument("--starts", type=int, default=15, help="of every command whose imports are timed")
+    parser.add_argument("--data", type=Path, help="folder of the public logs, for dlrm_throughput")
     parser.add_argument("--quick", action="store_true", help="the scripts' small sizes, one round, three starts")
     options = parser.parse_args()
     rounds, starts = (1, 3) if options.quick else (options.rounds, options.starts)
     print(machine())
-    compare(options.revision, options.only, rounds, starts, options.quick)
+    compare(options.revision, options.only, rounds, starts, options.quick, options.data and options.data.absolute())
     return 0
 
 

@@ -133,7 +133,7 @@ class Outcome:
 def lifetime_entropy(report: TrainReport) -> float:
     """The normalised entropy of all epochs together."""
     events = np.array([one.scores.events for one in report.history], np.float64)
-    loss = float((events * [one.scores.log_loss for one in report.history]).sum() / events.sum())
+    loss = float((events * np.array([one.scores.log_loss for one in report.history])).sum() / events.sum())
     rate = float(sum(one.scores.positives for one in report.history) / events.sum())
     return loss / -(rate * np.log(rate) + (1 - rate) * np.log1p(-rate))
 

@@ -25,7 +25,7 @@ from trainer.tables.kernels.layout import feature_layout, table_layout
 from trainer.tables.kernels.threads import Team
 from trainer.tables.routes.partitioned.requests import RequestMaker
 from trainer.tables.routes.partitioned.table_parts import TableParts
-from trainer.tables.routes.servers.stacked_plan import stack_order, stacked_plan
+from trainer.tables.routes.servers.stacked_plan import stacked_plan, width_order
 from trainer.tables.spec import FeatureSpec, TableSpec, tables_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -65,7 +65,7 @@ def _counts(
 ) -> tuple[Array, Array]:
     """Rows [servers, parts] that a batch asks for, and the columns of parts."""
     tables = tables_of(features)
-    stacked = tuple(tables[t] for t in stack_order(tables))
+    stacked = tuple(tables[t] for t in width_order(tables))
     of_features = feature_layout(features, stacked)
     parts = TableParts(stacked, plan.cores, plan)
     layout = table_layout(of_features, stacked, 1)

@@ -64,8 +64,8 @@ def _measure(case: ClientCase, delay_us: int, rounds: int, steps: int) -> dict[s
             clients[mode.name] = stack.enter_context(ModeClients(case, mode, at))
         rates: dict[str, list[float]] = {mode.name: [] for mode in _MODES}
         for number in range(rounds + 1):
-            for name, one in clients.items():
-                secs = one.train(steps)
+            for name, client in clients.items():
+                secs = client.train(steps)
                 if number:  # the first round reads rows that were never read before
                     rates[name].append(steps / secs)
         found = {}

@@ -7,7 +7,6 @@ answers. Rows are deduplicated over all cores, which a naive exchange would not 
 
 from __future__ import annotations
 
-import select
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -91,7 +90,7 @@ def server_per_table(folder: Path | None) -> ServerPerTable:
 class _Link(TcpLink):
     def take_answers(self) -> None:
         """Receive the answers that have come: else neither end could send, with enough messages on the way."""
-        while self.waiting and self._stream is not None and select.select([self._stream], [], [], 0)[0]:
+        while self.waiting and self._frames is not None and self._frames.has_bytes(0.0):
             self.receive()
 
 

@@ -140,5 +140,5 @@ def _slice(shards: Sequence[_Shard], where: str) -> Slice:
 
 
 def _shard(field: DocumentField) -> _Shard:
-    names = ("first_column", "columns", "first_row", "rows")
-    return _Shard(*(field.at(name).count() for name in names), field.at("core").count(most=MOST_CORES))
+    counts = {name: field.at(name).count() for name in ("first_column", "columns", "first_row", "rows")}
+    return _Shard(**counts, core=field.at("core").count(most=MOST_CORES))
