@@ -41,8 +41,8 @@ def test_the_choices_are_shown_and_stored(submitted, tmp_path):
     assert "128 steps a pass" in again.out
     assert "trying" not in again.err
     settings = tmp_path / "training.json"
-    settings.write_text(json.dumps({"batch_rows": 32}), encoding="utf-8")
-    assert "option batch_rows is 32, was 64" in submitted(*TRAIN, "--config", settings, status=2).err
+    settings.write_text(json.dumps({"seed": 32}), encoding="utf-8")
+    assert "option seed is 32, was 0, and must not change" in submitted(*TRAIN, "--config", settings, status=2).err
 
 
 def test_training_keeps_the_memory_that_a_fragment_frees(submitted, tmp_path, monkeypatch):

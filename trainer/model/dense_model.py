@@ -330,6 +330,7 @@ class DenseModel:
             )
         for name, variable in variables.items():
             variable.assign(state[name])
+        self.set_learning_rate(self._config.dense_learning_rate)  # the run may go on with another one
 
 
 def _network_of(layout: InputLayout, config: TrainConfig, head: AnyHead, *, takes_outputs: bool) -> Network:

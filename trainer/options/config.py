@@ -14,6 +14,7 @@ from trainer.errors import ConfigError
 from trainer.options.hashed import HashedOptions, read_hashed
 from trainer.options.hot_rows import HotOptions
 from trainer.options.pruning import PruningOptions
+from trainer.options.resume_rules import changes_weights
 from trainer.options.towers import TowerOptions
 from trainer.options.trial_record import TrialRow, read_trial
 from transforms.errors import nearest
@@ -50,10 +51,6 @@ MOST_STALENESS = 64
 #: Kind, mean and deviation of one dense number.
 DenseScale = tuple[str, float, float]
 SCALE_KINDS = ("plain", "log")
-
-#: A field with this metadata does not affect weights, so it may change when a run continues from a checkpoint.
-MAY_CHANGE: Mapping[str, bool] = MappingProxyType({"may_change": True})
-
 
 #: Options that a document has only if they are given: those of earlier releases do not have them.
 _IF_GIVEN = ("hashed", "pruning", "tower_modules", "trial")
@@ -137,7 +134,7 @@ class TrainConfig:
             None: none do. No bit depends on it.
     """
 
-    run_dir: str = field(metadata=MAY_CHANGE)
+    run_dir: str
     batch_rows: int = 1024
     dim: int = 16
     dims: Mapping[str, int] = field(default_factory=_no_overrides)
@@ -191,11 +188,11 @@ class TrainConfig:
     pruning: PruningOptions | None = None
     tower_modules: TowerOptions | None = None
     staleness: int = 0
-    engine: str = field(default="cpu", metadata=MAY_CHANGE)
-    keep_checkpoints: int = field(default=2, metadata=MAY_CHANGE)
-    prefetch_fragments: int = field(default=1, metadata=MAY_CHANGE)
-    statistics_share: float = field(default=0.03, metadata=MAY_CHANGE)
-    hot_rows: HotOptions | None = field(default=None, metadata=MAY_CHANGE)
+    engine: str = "cpu"
+    keep_checkpoints: int = 2
+    prefetch_fragments: int = 1
+    statistics_share: float = 0.03
+    hot_rows: HotOptions | None = None
 
     def __post_init__(self) -> None:
         for name in ("network", "embeddings"):
@@ -353,7 +350,7 @@ class TrainConfig:
         return {
             option.name: _plain(getattr(self, option.name))
             for option in dataclasses.fields(self)
-            if not option.metadata.get("may_change") and (option.name not in _IF_GIVEN or getattr(self, option.name))
+            if changes_weights(option.name) and (option.name not in _IF_GIVEN or getattr(self, option.name))
         }
 
     @classmethod

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from functools import partial
 
+import numpy as np
 import pytest
 
 from tests.support.parameter_servers import thread_servers
 from tests.trainer.synthetic import TYPES, Synthetic, config
-from trainer.checkpoints.checkpoint import write_checkpoint
+from trainer.checkpoints.checkpoint import read_newest, write_checkpoint
 from trainer.errors import ConfigError
 from trainer.run import loop
 from trainer.run.loop import train
@@ -60,3 +61,25 @@ def test_a_model_without_ids_is_refused(tmp_path):
     data = Synthetic(1, types={name: TYPES[name] for name in ("price", "mobile")})
     with thread_servers(1) as servers, pytest.raises(ConfigError, match="servers needs a model with embedding tables"):
         train(data.solution, data.read, config(tmp_path), make_engine=on_servers(servers, 1))
+
+
+def test_a_run_goes_on_with_another_rate_on_servers_that_have_its_tables(tmp_path):
+    """Servers that have opened the tables of its first rate take the new one: no row changes at a rate of nothing."""
+    data, begins = Synthetic(3, 200), {"linear": True, "embedding_learning_rate": 0.1}
+    nothing = {"linear": True, "embedding_learning_rate": 1e-30, "linear_learning_rate": 1e-30}
+    with thread_servers(2) as servers:
+        make_engine = on_servers(servers, 1)
+        stopped = train(
+            data.solution, data.read, config(tmp_path, **begins), make_engine=make_engine, stop=lambda: True
+        )
+        assert not stopped.finished
+        first = read_newest(tmp_path, on_skip=pytest.fail).arrays
+        report = train(data.solution, data.read, config(tmp_path, **nothing), make_engine=make_engine)
+    assert (report.finished, report.ledger.exact) == (True, True)
+    last = read_newest(tmp_path, on_skip=pytest.fail).arrays
+    tables = [name for name in first if "/rows/" in name]
+    assert len(tables) == 4
+    for name in tables:
+        own = name.replace("/rows/", "/weights/")
+        kept = np.searchsorted(last[name], first[name])
+        np.testing.assert_array_equal(last[own][kept], first[own], err_msg=own)

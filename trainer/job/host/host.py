@@ -31,10 +31,12 @@ from trainer.job.host.sharded_weights import ShardedWeights
 from trainer.job.host.snapshots import Snapshot, take_snapshot
 from trainer.job.host.unit_gate import UnitGate
 from trainer.options.hot_rows import HotOptions
+from trainer.options.resume_rules import option_changes
 from trainer.options.towers import Towers
 from trainer.planning.plan import PartitionPlan
 from trainer.run.preparation.job_plan import JobPlan
 from trainer.run.preparation.preparation import check_placement
+from trainer.run.progress.identity import with_neutral_options
 from trainer.run.progress.part_statistics import part_statistics
 from trainer.run.reading.batches import Batch
 from trainer.run.reading.columns import DecodedFragment
@@ -472,7 +474,7 @@ class Host:
         if rank == 0 and (collected := under(saved.arrays, f"{PREDICTIONS}/")):
             state.collector.load(collected)
         state.host_steps = {} if saved.job is None else saved.job.host_steps
-        if saved.job is not None and saved.job.plan == order.data:
+        if saved.job is not None and saved.job.plan in (order.data, data.plan.continues):
             if rank == 0 and saved.counts is not None:
                 state.ledger = data.ledger_of(saved.counts)
             state.carried = data.plan.carried_of(saved.job, rank, len(order.hosts))
@@ -513,6 +515,7 @@ class Host:
 def _check_saved(saved: SavedRun, order: StartEpoch, plan: JobPlan) -> None:
     """Raise :class:`RunMismatch` for a commit of another run than the plan's."""
     attempt = saved.job.attempt if saved.job is not None else 0
-    if attempt != order.commit.attempt or dict(saved.identity.config) != dict(plan.config):
+    changes = option_changes(with_neutral_options(saved.identity.config), plan.config)
+    if attempt != order.commit.attempt or not all(one.is_allowed for one in changes):
         raise RunMismatch("a commit must be that of the job", where=saved.path, value=f"attempt {attempt}",
                           allowed=f"attempt {order.commit.attempt}, with the options of the plan")  # fmt: skip

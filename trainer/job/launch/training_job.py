@@ -16,7 +16,7 @@ from trainer.options.config import TrainConfig
 from trainer.options.towers import Towers
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes
-from trainer.run.preparation.job_plan import JobPlan, plan_job
+from trainer.run.preparation.job_plan import JobPlan, check_shuffled, plan_job
 from trainer.run.preparation.preparation import PreparedRun
 from trainer.run.weights.run_partition import check_pruned_hosts
 from trainer.run.weights.saved_run import SavedRun
@@ -122,6 +122,9 @@ def make_job(
     put_solution(files, prepared.solution)
     if unfinished := _unfinished_plan(files, saved, bucket_run):
         name, plan = unfinished
+        if (plan := _with_options(plan, prepared)) is not unfinished[1]:
+            plan = replace(plan, continues=name)
+            name = files.put_document(plan.to_bytes())
     else:
         plan = options.plan(prepared, settings.most_hosts)
         name = files.put_document(plan.to_bytes())
@@ -232,6 +235,15 @@ def _unfinished_plan(files: JobFiles, saved: SavedRun | None, bucket_run: str) -
         return None  # what is left is planned again, from the counts of the commit
     is_left = saved.job.next_unit < plan.stop_unit or bool(saved.job.carried or saved.job.carried_units)
     return (name, plan) if is_left else None
+
+
+def _with_options(plan: JobPlan, prepared: PreparedRun) -> JobPlan:
+    """The plan with the options of the run now. Raises :class:`ConfigError` for a batch that its windows of shuffled events do not hold."""
+    now = prepared.config.to_document()
+    if dict(plan.config) == now:
+        return plan
+    check_shuffled(plan.shuffle_events, prepared.config.batch_rows)
+    return replace(plan, config=now, identity=replace(plan.identity, config=now))
 
 
 def _fetch_plan(files: JobFiles, bucket_run: str, name: str) -> None:

@@ -1,6 +1,6 @@
 """Choose a run's options: read a sample, apply the rules, run the trial.
 
-Deterministic: equal data and given options give equal choices. A run with a checkpoint keeps its options.
+Deterministic: equal data and given options give equal choices. A run with a checkpoint keeps the options that are not given.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.model.task_heads import AnyHead, check_task_options, heads_of
 from trainer.model.user_functions import with_code_digests
 from trainer.options.config import TrainConfig
+from trainer.options.resume_rules import option_changes
 from trainer.run.choosing.calibration_choice import choose_calibration
 from trainer.run.choosing.candidates import Candidate, candidates_of, most_passes, variants_of
 from trainer.run.choosing.rules import Choices, DataFacts, chosen_by_rule
 from trainer.run.choosing.selection import Difference, Trial, difference, gentle_of, is_better_than_base, simplest_of
 from trainer.run.choosing.slices import read_sample, time_slices
 from trainer.run.choosing.trial import Tell, TrialData, TrialModels, try_candidates
+from trainer.run.progress.identity import with_neutral_options
 from trainer.run.reading.columns import DecodedFragment
 from trainer.run.reading.stream import ReadFragment
 from trainer.run.weights.saved_run import read_newest_run
@@ -53,7 +55,7 @@ def choose_config(
         plain = with_code_digests(plain)
     saved = read_newest_run(run_dir, on_skip=_ignore, weights=False)
     if saved is not None:
-        return TrainConfig.from_document({**saved.identity.config, **asked}, run_dir=run_dir)
+        return _continued(saved.identity.config, asked, run_dir, tell or _ignore)
     layout = lay_out([TypedInput(item.name, item.type) for item in solution.inputs], plain)
     head = heads_of(solution.target)
     check_task_options(plain, head)
@@ -70,6 +72,17 @@ def choose_config(
     by_trial = _by_trial(facts, sample, asked, ruled, layout, head, tell or _ignore, before_trial, hosts)
     reasons = {**by_rule.reasons, **by_trial.reasons}
     return dataclasses.replace(ruled, **by_trial.options, chosen=dict(sorted(reasons.items())))
+
+
+def _continued(recorded: Mapping[str, Any], asked: Mapping[str, Any], run_dir: str, tell: Tell) -> TrainConfig:
+    """The options of the rest of a run: those asked for, else those that it began with; what changes is said."""
+    given = TrainConfig.from_document({**recorded, **asked}, run_dir=run_dir)
+    changes = option_changes(with_neutral_options(recorded), given.to_document())
+    for one in changes:
+        if one.is_allowed:
+            tell(f"{one.text()}: the rest of the run is trained with it")
+    changed = {one.option for one in changes}
+    return dataclasses.replace(given, chosen={name: why for name, why in given.chosen.items() if name not in changed})
 
 
 def options_before_choices(given: Mapping[str, Any], *, run_dir: str) -> TrainConfig:

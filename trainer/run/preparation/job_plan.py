@@ -76,6 +76,7 @@ class JobPlan:
         labels: the labels that the plan trains, and those as trained of its other events; None if they are not recorded.
         held_out: see :class:`~trainer.run.weights.run_state.RunProgress`.
         pauses: whether the run is planned further when the plan is trained: held-out events are scored then.
+        continues: the digest of the plan of which this one has the units, and other options; "" for the plan of a run that goes on with its options.
     """
 
     solution: str
@@ -94,6 +95,7 @@ class JobPlan:
     labels: LabelRecord | None = None
     held_out: HeldOut | None = None
     pauses: bool = False
+    continues: str = ""
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
@@ -167,6 +169,7 @@ class JobPlan:
             "counts": None if counts is None else {**counts.to_document(), "uneven": _text(zlib.compress(counts.uneven.tobytes(), 1))},
             **({} if labels is None else {"labels": {**labels.to_document(), "packed": _text(labels.packed.tobytes())}}),
             **({} if self.held_out is None else {"held_out": self.held_out.to_document(), "pauses": self.pauses}),
+            **({"continues": self.continues} if self.continues else {}),
         })  # fmt: skip
 
     @classmethod
@@ -200,6 +203,7 @@ class JobPlan:
             labels=_read_labels(field.at("labels")) if "labels" in field.members() else None,
             held_out=None if held_out is None else HeldOut.read(held_out, segments),
             pauses=held_out is not None and field.at("pauses").boolean(),
+            continues=field.at("continues").digest() if field.has("continues") else "",
         )
         if plan.labels is not None and plan.counts is None:
             raise TornCheckpoint("a plan that records labels must have counts", where=counts.place)
@@ -207,6 +211,13 @@ class JobPlan:
         if ends != sorted(ends) or (ends and not units.first_unit <= ends[0] <= ends[-1] == units.stop_unit):
             raise TornCheckpoint("the epochs of a plan must end in order at its units", where=field.at("epochs").place)
         return plan
+
+
+def check_shuffled(shuffle_events: int, batch_rows: int) -> None:
+    """Raises :class:`ConfigError` for windows of shuffled events that are not whole batches."""
+    if shuffle_events < 0 or shuffle_events % batch_rows:
+        raise ConfigError("a window of shuffled events must be whole batches", where="shuffle_events", value=shuffle_events,
+                          allowed=f"a multiple of batch_rows, {batch_rows}")  # fmt: skip
 
 
 def plan_job(
@@ -231,9 +242,7 @@ def plan_job(
     pauses = len(stage) < len(prepared.remaining) and bool(prepared.refs(stage))
     if pauses:
         prepared = replace(prepared, remaining=stage)
-    if shuffle_events < 0 or shuffle_events % prepared.config.batch_rows:
-        raise ConfigError("a window of shuffled events must be whole batches", where="shuffle_events", value=shuffle_events,
-                          allowed=f"a multiple of batch_rows, {prepared.config.batch_rows}")  # fmt: skip
+    check_shuffled(shuffle_events, prepared.config.batch_rows)
     seen: dict[str, list[int]] = {key: [] for key in visits_of(prepared.remaining)}
     numbers: dict[str, int] = {}
     stretches: list[tuple[int, ...]] = []

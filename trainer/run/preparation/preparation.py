@@ -265,7 +265,9 @@ class _Preparation:
             trained_fragments=counted,
             accept=self._policy.accept,
         )
-        if differences := (*check_options(saved.identity, self._identity), *changes.refused):
+        options = check_options(saved.identity, self._identity)
+        refused = [f"{one.text()}, and must not change: {one.reason}" for one in options if not one.is_allowed]
+        if differences := (*refused, *changes.refused):
             raise _mismatch(differences, self._next_steps())
         self.progress = saved.progress
         if self.ledger and saved.counts:
@@ -428,7 +430,7 @@ def _mismatch(differences: Sequence[str], next_step: str) -> RunMismatch:
     return RunMismatch(
         "a run must continue with the options, inputs and data that it was started with",
         value=listed(differences),
-        allowed="the same options and inputs, and unchanged trained data; new data is trained",
+        allowed="options that may change (docs/training.md), the same inputs, and unchanged trained data; new data is trained",
         next_step=next_step,
     )
 

@@ -1,6 +1,6 @@
 """The identity of a run, and the check whether it may continue. Pure.
 
-A run may continue if the options, the inputs, the label and, for every trained event, the *content* of the columns that
+A run may continue if the options (but for those of :mod:`trainer.options.resume_rules`), the inputs, the label and, for every trained event, the *content* of the columns that
 the model reads are unchanged (:mod:`trainer.run.progress.data_changes`). Whether a column is loaded or computed, the place of
 files and the number of ready memos do not matter.
 """
@@ -17,6 +17,7 @@ from trainer.errors import RunMismatch, TornCheckpoint
 from trainer.model.inputs import TypedInput
 from trainer.options.config import TrainConfig
 from trainer.options.document_field import OPEN, DocumentField
+from trainer.options.resume_rules import OptionChange, option_changes
 from transforms.derived_documents import Form, Omitted, Row, document_of
 from transforms.errors import DataError, InputError, listed
 from transforms.graphs.graph import component_from_document, raw_columns
@@ -163,10 +164,10 @@ def _sha256(document: object) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def check_options(recorded: RunIdentity, current: RunIdentity) -> list[str]:
-    """A text for each differing option. Raises :class:`RunMismatch` for another table, label or inputs."""
+def check_options(recorded: RunIdentity, current: RunIdentity) -> tuple[OptionChange, ...]:
+    """The options with other values. Raises :class:`RunMismatch` for another table, label or inputs."""
     check_inputs(recorded, current)
-    return _config_differences(recorded.config, current.config)
+    return option_changes(with_neutral_options(recorded.config), current.config)
 
 
 def check_inputs(recorded: RunIdentity, current: RunIdentity) -> None:
@@ -192,12 +193,6 @@ def check_inputs(recorded: RunIdentity, current: RunIdentity) -> None:
                           next_step="train in another run directory, or the model version that the run began with")  # fmt: skip
 
 
-def _config_differences(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
-    # A checkpoint of an earlier release lacks later options, whose neutral values match that release.
-    neutral = TrainConfig("run").to_document()
-    recorded = {**{name: neutral[name] for name in current if name in neutral}, **recorded}
-    return [
-        f"option {name} is {current.get(name)!r}, was {recorded.get(name)!r}"
-        for name in sorted({*recorded, *current})
-        if recorded.get(name) != current.get(name)
-    ]
+def with_neutral_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a checkpoint, and those that its earlier release lacks, whose neutral values are what that release did."""
+    return {**TrainConfig("run").to_document(), **recorded}

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import headrace as hr
@@ -23,6 +24,7 @@ from tests.trainer.job.launch.jobs import (
 )
 from tests.warehouse.scenes import model
 from trainer.checkpoints.checkpoint import read_epoch
+from trainer.errors import RunMismatch
 from trainer.job.control.job_files import JobFiles
 from trainer.job.launch.chaos.slow_disk import SlowDisk
 from trainer.job.launch.job_spec import JobSpec
@@ -225,3 +227,34 @@ def test_divergence_holds_the_job_with_its_batch(warehouse, tmp_path):
     assert (tmp_path / "run" / "job" / "bad-batch-h0.npz").exists()
     again = run_job(warehouse, tmp_path / "run", settings(), unit_rows=700, **options)
     assert (again.state, again.hold) == (JobState.HELD, status.hold), "a hold outlives its processes"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_job_goes_on_with_other_options_within_its_epoch(warehouse, tmp_path, hosts):
+    """Its plan goes on with other options: each event is trained once, and with rates of nothing no weight of the commit changes."""
+    of = settings(hosts, epoch_secs=0.3)
+    begins = {**OPTIONS, "passes": 1}
+    job = launch(warehouse, tmp_path / "run", of, unit_rows=300, **begins)
+    supervisor = supervise(
+        tmp_path / "run", job, on_status=lambda one: supervisor.stop() if one.commit_epochs == 1 else None
+    )
+    assert supervisor.run(job.newest).state is JobState.STOPPED
+    first = saved_run(newest(tmp_path / "run"))
+    assert 0 < first.job.next_unit < job.plan.stop_unit
+    rates = dict.fromkeys(("embedding_learning_rate", "dense_learning_rate", "linear_learning_rate"), 1e-30)
+    goes_on = {**begins, **rates, "batch_rows": 32}
+    again = launch(warehouse, tmp_path / "run", of, unit_rows=300, **goes_on)
+    assert (again.plan.continues, again.plan.units.first_unit) == (first.job.plan, job.plan.units.first_unit)
+    assert again.newest.next_unit == first.job.next_unit
+    status = supervise(tmp_path / "run", again).run(again.newest)
+    assert status.state is JobState.DONE
+    assert is_exact(warehouse, tmp_path / "run", **goes_on)
+    last = saved_run(newest(tmp_path / "run"))
+    assert last.progress.step > first.progress.step
+    assert last.identity.config["batch_rows"] == 32
+    for name, before in first.arrays.items():
+        if name.startswith("dense/weights/"):
+            np.testing.assert_allclose(last.arrays[name], before, rtol=0, atol=1e-20, err_msg=name)
+    with pytest.raises(RunMismatch, match="options, inputs and data"):
+        launch(warehouse, tmp_path / "run", of, unit_rows=300, **{**goes_on, "dim": 8})

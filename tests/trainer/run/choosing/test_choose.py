@@ -61,8 +61,8 @@ def test_a_run_keeps_its_choices_and_refuses_others(started):
     longer = unscaled(Synthetic(5, 500))
     report = train(longer.solution, longer.read, choose_config(longer.solution, pytest.fail, {}, run_dir=str(folder)))
     assert report.epochs == first.ledger.expected
-    with pytest.raises(RunMismatch, match="batch_rows is 9, was 64"):
-        train(data.solution, data.read, choose_config(data.solution, data.read, {"batch_rows": 9}, run_dir=str(folder)))
+    with pytest.raises(RunMismatch, match="dim is 9, was"):
+        train(data.solution, data.read, choose_config(data.solution, data.read, {"dim": 9}, run_dir=str(folder)))
 
 
 def test_equal_data_gives_equal_choices(tmp_path):
