@@ -171,8 +171,16 @@ def train(options: TrainOptions) -> None:
     check_exported(exported)
 
 
+class _Train(TrainCommand):
+    def train_phases(self, phases: Mapping[str, TrainOptions]) -> None:
+        """See :func:`headrace.cli.phased_training.train_phases`."""
+        from headrace.cli.phased_training import train_phases
+
+        train_phases(phases)
+
+
 #: The command, whose help has panels.
-COMMAND = CommandInfo("train", cls=TrainCommand, callback=train)
+COMMAND = CommandInfo("train", cls=_Train, callback=train)
 
 
 def _check_placement(

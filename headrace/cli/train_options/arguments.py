@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
+from headrace.cli.options.exports import ServingOptions
+from headrace.cli.options.launchers import option_name
 from headrace.cli.options.option_groups import (
     GroupedCommand,
     command_line,
@@ -19,7 +21,11 @@ from headrace.cli.options.option_groups import (
     option_fields,
     values_of_group,
 )
-from headrace.cli.train_options.run_file import RunFile, key_of, read_run_file, save_run_file, write_run_file
+from headrace.cli.options.servers import ServerOptions
+from headrace.cli.options.tpus import TpuOptions
+from headrace.cli.options.training import read_options
+from headrace.cli.train_options.hosts import HostOptions
+from headrace.cli.train_options.run_file import PHASES, RunFile, key_of, read_run_file, save_run_file, write_run_file
 from headrace.cli.train_options.training import TrainOptions
 from transforms.errors import InputError
 
@@ -36,18 +42,78 @@ class TrainCommand(GroupedCommand):
         """Parse the arguments; what they do not give has the value of the run file, if there is one."""
         opts, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         if path := opts.get("from_file"):
-            file = read_run_file(path, option_fields(TrainOptions))
-            ctx.default_map, ctx.meta[_RUN_FILE] = dict(file.values), file
+            file = read_run_file(path, option_fields(TrainOptions), BY_PHASE)
+            phase = opts.get("phase")
+            ctx.default_map = dict(file.of_phase(phase) if phase else file.values)
+            ctx.meta[_RUN_FILE], ctx.meta[_ARGUMENTS] = file, tuple(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Context) -> Any:
-        """Run the command; its errors name the key of a value that comes from a run file."""
+        """Run the command, or each of the phases of its run file; its errors name the key of a value that comes from a run file."""
         with _keys_in_errors(ctx):
+            if has_phases(ctx):
+                return self.train_phases(options_of_phases(ctx.meta[_ARGUMENTS]))
             return super().invoke(ctx)
 
+    def train_phases(self, phases: Mapping[str, TrainOptions]) -> None:
+        """Train in phases. A command that only parses arguments does not."""
+        raise NotImplementedError
 
-#: The run file of a context, in its ``meta``.
-_RUN_FILE = "headrace.run_file"
+
+#: The run file of a context, and its arguments, in its ``meta``.
+_RUN_FILE, _ARGUMENTS = "headrace.run_file", "headrace.arguments"
+_CAUGHT_UP = ("caught_up_hosts", "caught_up_readers", "caught_up_epoch_secs")
+#: Options that may be different in the phases of a run file; the others hold for the whole run.
+BY_PHASE = frozenset(
+    one.name
+    for group in (HostOptions, ServerOptions, ServingOptions, TpuOptions)
+    for one in option_fields(group)
+    if one.name not in ("follow", *_CAUGHT_UP)
+)
+
+
+def has_phases(ctx: Context) -> bool:
+    """Whether a command without ``--phase`` has a run file with phases. Raises :class:`InputError` for ``--phase`` without such a file."""
+    file: RunFile | None = ctx.meta.get(_RUN_FILE)
+    if file is None and ctx.params["phase"]:
+        raise InputError(
+            "--phase needs a run file with phases",
+            where="--phase",
+            value=ctx.params["phase"],
+            next_step="give --from FILE",
+        )
+    return file is not None and bool(file.phases) and not ctx.params["phase"]
+
+
+def options_of_phases(arguments: Sequence[str]) -> dict[str, TrainOptions]:
+    """The options of each phase of the run file in these arguments, checked as the command does. Raises :class:`InputError`.
+
+    Initial training ends when everything is trained, also where the file says ``follow``, which is of caught-up training.
+    """
+    found = {}
+    for phase in PHASES:
+        context = _context([*arguments, "--phase", phase])
+        with _keys_in_errors(context):
+            if given := [option_name(one) for one in _CAUGHT_UP if context.params[one]]:
+                raise InputError("caught-up training must have its settings in one place", where=", ".join(given),
+                                 next_step="write them in the table [caught_up], without caught-up-")  # fmt: skip
+            is_initial = phase == PHASES[0]
+            found[phase] = group_of_values(
+                TrainOptions, {**context.params, **({"follow": False} if is_initial else {})}
+            )
+            found[phase].check_phase(phase)
+    check_unchanged(*(read_options(one.run.config) for one in found.values()))
+    return found
+
+
+def check_unchanged(initial: Mapping[str, Any], caught_up: Mapping[str, Any]) -> None:
+    """Raise :class:`InputError` for training options that a run cannot go on with."""
+    from trainer.options.resume_rules import option_changes
+
+    for one in option_changes(initial, {**initial, **caught_up}):
+        if not one.is_allowed:
+            raise InputError("training options that stay must be equal in all phases", where=f"options.{one.option}", value=one.text(),
+                             allowed=f"one value: {one.reason}", next_step="write it in the table [options]")  # fmt: skip
 
 
 @contextmanager
@@ -80,7 +146,7 @@ def save_options(options: TrainOptions) -> None:
 
 def arguments_without_file(options: TrainOptions) -> tuple[str, ...]:
     """The arguments that say the same without run files: one that is read may change, and one that is written is written once."""
-    return tuple(command_line(options, ("from_file", "save_as")))
+    return tuple(command_line(options, ("from_file", "save_as", "phase", "catch_up_secs")))
 
 
 @grouped
@@ -111,4 +177,7 @@ def parse_training(arguments: Sequence[str], *, hosts: int = 0) -> TrainOptions:
     """
     context = _context(arguments)
     with _keys_in_errors(context):
+        if has_phases(context):
+            raise InputError("training in another command must have one phase", where="--from", value=context.params["from_file"],
+                             allowed=f"--phase {' or '.join(PHASES)}", next_step="give --phase too")  # fmt: skip
         return group_of_values(TrainOptions, {**context.params, "hosts": context.params["hosts"] or hosts})

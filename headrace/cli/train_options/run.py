@@ -34,6 +34,21 @@ class RunOptions:
         Mark.FIRST,
         Mark.OF_THE_CALL,
     ] = ""
+    phase: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="With phases in the run file: train only this one, initial or caught_up. Default: both.",
+            show_default=False,
+        ),
+        Mark.OF_THE_CALL,
+    ] = ""
+    catch_up_secs: Annotated[
+        float,
+        typer.Option(
+            help="With phases: initial training begins again for data that has landed, until it takes at most this long."
+        ),
+    ] = 600.0
     config: Annotated[
         str,
         typer.Option(

@@ -1,7 +1,7 @@
 """Run files: TOML that says what the flags of ``headrace train`` say.
 
-A key is the name of a flag without its dashes; the table ``options`` holds the training options of ``--config``. Paths are relative to
-the file. What belongs to one call, such as ``--json``, is in no file, and passwords are not written.
+A key is the name of a flag without its dashes; the table ``options`` holds the training options of ``--config``. The tables ``initial``
+and ``caught_up`` hold what is different in a phase of the run. Paths are relative to the file. What belongs to one call, such as ``--json``, is in no file, and passwords are not written.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from transforms.errors import InputError, nearest
 _MOST_BYTES = 1 << 20
 #: The table with the training options, whose flag is ``--config``.
 _OPTIONS, _CONFIG = "options", "config"
+#: The tables of phases, in their order.
+PHASES = ("initial", "caught_up")
 _STANDARD_OUTPUT = "-"
 _PAGE = "docs/run-file.md"
 #: Control characters, which no name or path of a command line has.
@@ -42,10 +44,19 @@ class RunFile:
     Attributes:
         path: as it was named.
         values: of the options that it has, by parameter.
+        phases: by phase, the values that are different there; none for a file without phases.
     """
 
     path: str
     values: Mapping[str, Any]
+    phases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def of_phase(self, phase: str) -> Mapping[str, Any]:
+        """The values of a phase, by parameter. Raises :class:`InputError` for a phase that the file does not have."""
+        if phase not in self.phases:
+            raise InputError("a phase must be a table of the run file", where="--phase", value=phase,
+                             allowed=", ".join(self.phases) or f"none: {self.path} has no phases")  # fmt: skip
+        return {**self.values, **self.phases[phase]}
 
     def place(self, key: str) -> str:
         """A key of the file, as errors name it."""
@@ -57,8 +68,8 @@ def key_of(field: OptionField) -> str:
     return field.name if field.is_argument else field.flag.removeprefix("--")
 
 
-def read_run_file(path: str, fields: Sequence[OptionField]) -> RunFile:
-    """Read a run file of a command with these options.
+def read_run_file(path: str, fields: Sequence[OptionField], by_phase: Collection[str] = ()) -> RunFile:
+    """Read a run file of a command with these options, of which those ``by_phase`` may be different in phases.
 
     Raises :class:`InputError` for a file that cannot be read or is not TOML, an unknown key, and a value of another type.
     """
@@ -67,7 +78,7 @@ def read_run_file(path: str, fields: Sequence[OptionField]) -> RunFile:
     if _OPTIONS in document and _CONFIG in document:
         raise InputError("a run file must have the table options or the key config", where=f"{path}:{_OPTIONS}, {path}:{_CONFIG}",
                          value="both", next_step="leave one of them out")  # fmt: skip
-    values = {}
+    values, sections = {}, {one: document.pop(one) for one in PHASES if one in document}
     for key, value in document.items():
         where = f"{path}:{_shown_key(key)}"
         if key == _OPTIONS:
@@ -76,7 +87,36 @@ def read_run_file(path: str, fields: Sequence[OptionField]) -> RunFile:
             values[known[key].name] = _value_of(known[key], value, where, path)
         else:
             raise _unknown(key, where, fields, known)
-    return RunFile(path, values)
+    if not sections:
+        return RunFile(path, values)
+    of_phases = {key: one for key, one in known.items() if one.name in by_phase}
+    return RunFile(path, values, {
+        name: _phase_of(sections.get(name, {}), f"{path}:{name}", path, of_phases, document) for name in PHASES
+    })  # fmt: skip
+
+
+def _phase_of(
+    table: Any, where: str, path: str, known: Mapping[str, OptionField], document: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The values that are different in a phase."""
+    if not isinstance(table, dict):
+        raise InputError("a phase must be a table", where=where, value=table, allowed="[initial], then a line for each")
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        place = f"{where}.{_shown_key(key)}"
+        if key == _OPTIONS:
+            if _CONFIG in document:
+                raise InputError("training options of a phase must be beside the table options", where=f"{path}:{_CONFIG}, {place}",
+                                 value=document[_CONFIG], next_step="write the options of the file into the table [options]")  # fmt: skip
+            own, of_all = json.loads(_config_of(value, place, path)), document.get(_OPTIONS, {})
+            values[_CONFIG] = json.dumps({**json.loads(_config_of(of_all, place, path)), **own})
+        elif key in known:
+            values[known[key].name] = _value_of(known[key], value, place, path)
+        else:
+            raise InputError("a phase must have keys that may be different in phases", where=place, value=key[:100],
+                             allowed=nearest(key[:100], known) or f"{_OPTIONS}, and flags of hosts, servers, serving and TPUs",
+                             next_step="write other keys above the tables of phases")  # fmt: skip
+    return values
 
 
 def write_run_file(values: Mapping[str, Any], fields: Sequence[OptionField], folder: str) -> str:

@@ -13,6 +13,7 @@ from headrace.cli.options.launchers import GKE, LOCAL, REMOTE, TPU_VM, ClusterOp
 from headrace.cli.options.option_groups import values_of_group
 from headrace.cli.options.servers import ServerOptions
 from headrace.cli.options.tpus import TPUS_OF_THIS_MACHINE, TpuOptions
+from headrace.cli.options.training import read_options
 from headrace.cli.train_options.data import DataOptions
 from headrace.cli.train_options.hosts import HostOptions
 from headrace.cli.train_options.run import RunOptions
@@ -82,6 +83,20 @@ class TrainOptions:
             option = found.options[0]
             value = setup.hosts if option == "hosts" else values_of_group(self).get(option) or options.get(option)
             raise InputError(found.what, where=place_of(found), value=str(value)[:200], next_step=found.next_step)
+
+    def check_phase(self, phase: str) -> None:
+        """Raise :class:`InputError` for what does not go with the phases of a run file."""
+        if self.run.save_as:
+            raise InputError("--save-as must go without phases", where="--save-as", value=self.run.save_as,
+                             next_step="copy the run file of --from, or give --phase")  # fmt: skip
+        if self.cluster.launcher != LOCAL:
+            raise InputError("a job on other machines must have one phase: its machines are asked for before it begins", where="--launcher, --from",
+                             value=self.cluster.launcher, next_step=f"write each phase: --phase {phase}")  # fmt: skip
+        if not 0 < self.run.catch_up_secs < float("inf"):
+            raise InputError(
+                "the time of initial training must be above 0", where="--catch-up-secs", value=self.run.catch_up_secs
+            )
+        self.check_combinations(read_options(self.run.config))
 
     def _check_processes(self) -> None:
         """Raise :class:`InputError` for numbers of processes that would change on other machines."""
