@@ -18,7 +18,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -36,6 +36,7 @@ FORMAT = "headrace.events/1"
 MOST_LINE_BYTES = 64 << 20
 _LINE = re.compile(rb"(0|[1-9][0-9]{0,14}) ([1-9][0-9]{0,8}) ([0-9a-f]{16}) ", re.ASCII)
 _MOST_HEAD_BYTES = 64
+_ATTEMPT = re.compile(rb'"attempt":\s?([0-9]{1,9})\b')
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,51 @@ def read_log(path: Path, *, job: str, release: str) -> Iterator[tuple[LogStart, 
         yield start, _entries(lines)
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierLog:
+    """What is known of a log of another release, whose entries this one may not know.
+
+    Attributes:
+        release: that wrote it.
+        lease: of its controller.
+        attempt: the highest number of an attempt in it.
+    """
+
+    release: str
+    lease: int
+    attempt: int
+
+
+def look_at_log(path: Path, *, job: str, release: str) -> EarlierLog | None:
+    """The log of a job by another release; None without one, and for any other log. Raises :class:`~transforms.errors.StorageError`."""
+    attempt = 0
+    try:
+        with open(path, "rb") as file:
+            head = file.readline(MOST_LINE_BYTES)
+            found = _loose_head(head, job)
+            if found is None or found.release == release:
+                return None
+            for line in itertools.chain([head], iter(lambda: file.readline(MOST_LINE_BYTES), b"")):
+                attempt = max([attempt, *(int(one) for one in _ATTEMPT.findall(line))])
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return replace(found, attempt=attempt)
+
+
+def _loose_head(line: bytes, job: str) -> EarlierLog | None:
+    """The release and the lease of the first line of a job's log, of whatever format it is; None for another line."""
+    head = _LINE.match(line)
+    try:
+        owner = json.loads(line[head.end() if head else 0 :])["owner"]
+        release, lease, of = owner["release"], owner["lease"], owner["job"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    is_known = isinstance(release, str) and type(lease) is int and 0 <= lease < 1 << 62 and of == job
+    return EarlierLog(release, lease, 0) if is_known else None
+
+
 def _unreadable(path: Path, error: OSError) -> StorageError:
     return StorageError("the log of a job cannot be read", where=str(path), value=error.strerror)
 
@@ -114,8 +160,8 @@ def _read_start(found: DocumentField, path: Path, job: str, release: str) -> Log
         for what, own, other in (("job", job, owner.job), ("release", release, owner.release)):
             if own != other:
                 raise RunMismatch(f"the log must have the same {what}", where=str(path), value=other[:200], allowed=own,
-                                  next_step=f"continue with the {what} that wrote it, or move the file away: the job "
-                                  "then continues from its newest commit")  # fmt: skip
+                                  next_step="begin the training again with this release: it goes on from its newest commit" if what == "release" else
+                                  "continue with the job that wrote it, or move the file away: the job then goes on from its newest commit")  # fmt: skip
         return LogStart(owner, read_value(Job, found.at("job")))
 
 

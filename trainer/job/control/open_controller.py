@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from trainer.job.control.controller import Controller, ControllerSettings
 from trainer.job.control.controller_service import ControllerService
-from trainer.job.control.event_log import EventLog, LogOwner, read_log
+from trainer.job.control.event_log import EventLog, LogOwner, look_at_log, read_log
 from trainer.job.control.job_files import ControllerAddress, JobFiles
 from trainer.job.control.lease import Lease
 from trainer.job.control.logged_job import LoggedJob, replay
@@ -24,6 +25,8 @@ from trainer.scheduling.transitions import FINAL
 from trainer.wire.flight.addresses import LOOPBACK, Address
 from trainer.wire.flight.client import Unreachable
 from transforms.errors import DataError
+
+_LOG = logging.getLogger(__name__)
 
 
 def first_job(found: Job | None, settings: JobSettings, newest: Commit | None, used_attempt: int = 0) -> Job:
@@ -72,7 +75,7 @@ def open_controller(
         settings: of the job.
         publisher: of its commits.
         controller_settings: of the controller.
-        newest: the newest intact commit in storage; None: trust the log.
+        newest: the newest intact commit in storage, from which a job goes on whose log is of another release; None: trust the log.
         used_attempt: the highest attempt with parts in storage.
         data: the units to train, if they are known.
         address: where to listen.
@@ -84,9 +87,17 @@ def open_controller(
     with run_lock(files.root) as lock:
         files.make()
         job_id, release = controller_settings.job, settings.release
-        with read_log(files.log, job=job_id, release=release) as found:
-            before = None if found is None else replay(found[0].job, found[1])
-            number = 1 + max(found[0].owner.lease if found else 0, _last_lease(files))
+        earlier = None if newest is None else look_at_log(files.log, job=job_id, release=release)
+        if earlier is not None:
+            _LOG.info(
+                "release %s has written the log of the job, which goes on from its newest commit", earlier.release
+            )
+            before, used_attempt = None, max(used_attempt, earlier.attempt)
+            number = 1 + max(earlier.lease, _last_lease(files))
+        else:
+            with read_log(files.log, job=job_id, release=release) as found:
+                before = None if found is None else replay(found[0].job, found[1])
+                number = 1 + max(found[0].owner.lease if found else 0, _last_lease(files))
         job = first_job(before, settings, newest, used_attempt)
         lease = Lease(lock, number)
         log = make_log(files.log, LogOwner(job_id, release, number), job)

@@ -25,7 +25,7 @@ from trainer.scheduling.buffer_control import BufferSample
 from trainer.scheduling.events import DataRange, Drained, Joined, PartWritten, Role, RoleKind
 from trainer.scheduling.holds import ErrorDocument
 from trainer.scheduling.job import PhaseSettings
-from trainer.scheduling.orders import GiveUp, Leave, Refuse, Rejoin, StartEpoch, WritePart
+from trainer.scheduling.orders import Commit, GiveUp, Leave, Refuse, Rejoin, StartEpoch, WritePart
 from trainer.scheduling.transitions import JobState
 from trainer.wire.flight.addresses import Address
 from trainer.wire.flight.client import Client, RemoteError, Unreachable
@@ -496,3 +496,24 @@ def test_an_address_file_is_checked(tmp_path):
         files.address.write_bytes(content)
         with pytest.raises(DataError, match="address file"):
             files.find_controller()
+
+
+def test_a_job_goes_on_with_another_release_at_its_newest_commit(tmp_path):
+    """Whatever the log of the earlier one says that this one does not know; attempts go on after its attempts, and its processes are refused."""
+    with serving(tmp_path, settings=ALONE) as found:
+        (start,) = join(found.client).orders
+        train_epoch(found.client, start)
+        until(lambda: found.client.status().commit_epochs == 1)
+    log = JobFiles(tmp_path).log
+    log.write_bytes(log.read_bytes().replace(b"headrace.events/1", b"headrace.events/0") + b"7 2 3 of another form\n")
+    later = job_settings(initial=PhaseSettings(least_readers=0), release="2.0")
+    with serving(tmp_path, settings=later, newest=Commit(1, start.attempt, 10)) as found:
+        status = found.client.status()
+        assert (status.state, status.commit_epochs, status.next_unit) == (JobState.STARTING, 1, 10)
+        (refused,) = join(found.client, incarnation=2).orders
+        assert "must have release" in refused.reason
+        (again,) = join(found.client, incarnation=3, release="2.0").orders
+        assert again.attempt > start.attempt
+        assert (again.first_unit, again.continues, again.commit.epochs) == (10, None, 1)
+    with serving(tmp_path, settings=later) as found:
+        assert found.client.status().release == "2.0"

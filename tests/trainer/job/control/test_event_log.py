@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.examples import scaled
 from trainer.errors import DamagedLog, EventNotLogged, LeaseLost, RunMismatch
-from trainer.job.control.event_log import Entry, EventLog, LogOwner, read_log
+from trainer.job.control.event_log import FORMAT, EarlierLog, Entry, EventLog, LogOwner, look_at_log, read_log
 from trainer.scheduling.events import DataChanged, DataRange, Joined, Role, RoleKind, Tick
 from trainer.scheduling.job import Job, JobSettings
 
@@ -56,7 +56,7 @@ def test_a_log_of_another_job_or_release_is_refused(tmp_path):
     assert (caught.value.value, caught.value.allowed) == ("job-1", "job-2")
     with pytest.raises(RunMismatch, match="same release") as caught:
         read(tmp_path / "log", release="2.0")
-    assert "move the file away" in caught.value.next_step
+    assert "begin the training again with this release" in caught.value.next_step
 
 
 def test_a_torn_tail_is_dropped_wherever_it_ends(tmp_path):
@@ -273,3 +273,23 @@ def test_a_line_has_a_limit(tmp_path, monkeypatch):
     log = EventLog(tmp_path / "log", OWNER, Job())
     with pytest.raises(EventNotLogged, match="fit in a line"):
         log.append([Entry(DataChanged(0.0, DataRange("p" * 5000, 0, ())))], Job())
+
+
+def test_what_is_known_of_a_log_of_another_release(tmp_path):
+    path = tmp_path / "log"
+    assert look_at_log(path, job="job-1", release="2.0") is None
+    written(path)
+    assert look_at_log(path, job="job-1", release="1.0") is None
+    assert look_at_log(path, job="job-2", release="2.0") is None, "read_log refuses the log of another job"
+    assert look_at_log(path, job="job-1", release="2.0") == EarlierLog("1.0", OWNER.lease, FIRST.attempt)
+    later = path.read_bytes().replace(FORMAT.encode(), b"headrace.events/7") + b'13 9 0 {"attempt": 41, "more": {}}\n'
+    path.write_bytes(later)
+    assert look_at_log(path, job="job-1", release="2.0") == EarlierLog("1.0", OWNER.lease, 41)
+    draw = random.Random(4)
+    for _ in range(2000):
+        damaged = bytearray(later)
+        for _ in range(draw.randrange(1, 6)):
+            damaged[draw.randrange(len(damaged))] = draw.randrange(256)
+        path.write_bytes(damaged[: draw.randrange(len(damaged) + 1)])
+        found = look_at_log(path, job="job-1", release="2.0")
+        assert found is None or (found.attempt < 10**9 and found.lease >= 0)
