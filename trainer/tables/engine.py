@@ -68,7 +68,7 @@ class ChangedRows:
 class PartedSection:
     """An array of :attr:`TableSections.arrays`: its type, its whole shape, and its parts in order, which are read once.
 
-    ``is_own``: each host that has some of the rows has another one.
+    ``is_own``: each host that has some of the rows has another one; otherwise it is alike on all of them, and one saves it.
     """
 
     dtype: str

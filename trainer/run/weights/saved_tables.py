@@ -123,7 +123,7 @@ def parted_sections(kind: str, table: str, sections: TableSections) -> list[Part
 def parted_table(
     snapshot: TablesSnapshot, t: int, kinds: tuple[ArrayKind, ...], kind: str, table: str, *, with_others: bool = True
 ) -> list[PartedArrays]:
-    """A table of a snapshot, and its sections; ``with_others``: also the sections without rows, which are equal on all hosts."""
+    """A table of a snapshot, and its sections; ``with_others``: also the sections without rows, which are alike on all hosts."""
     sections, count = snapshot.sections(t), snapshot.counts[t]
     beside = tuple(ArrayKind(section_name(kind, one, table), "int64", (count,)) for one in sections.beside)
     found = [PartedArrays((*kinds, *beside), finite_parts(snapshot, t, f"{kind} table {table}"))]

@@ -24,9 +24,10 @@ from trainer.errors import ConfigError
 from trainer.job.launch.job_spec import ServersSpec
 from trainer.job.launch.resharded_run import reshard_run
 from trainer.job.launch.run_comparison import run_differences
-from trainer.planning.plan import PartitionPlan
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.scheduling.transitions import JobState
 from trainer.serving.trained import load_trained
+from trainer.tables.spec import TableSpec, tables_of
 
 pytest.importorskip("tensorflow")
 OPTIONS = {
@@ -81,6 +82,43 @@ def test_hosts_share_rows_and_places(tmp_path):
         for name in ("on-3", "on-1", "alone"):
             assert prepare(warehouse, tmp_path / name, **OPTIONS).summary().exact
             assert_pruned(newest(tmp_path / name).arrays)
+
+
+@pytest.mark.slow
+def test_hosts_by_a_plan_have_whole_tables_and_blocks(tmp_path):
+    """Bit for bit although a host is killed; by the plan, by another after resharding, and in one process a run goes on from a commit."""
+    run, begun = tmp_path / "killed", tmp_path / "begun"
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
+        tables = tables_of(prepare(warehouse, run, **OPTIONS).layout.features)
+        plan, other = (
+            PartitionPlan(2, tuple(_placed(k + first, one) for k, one in enumerate(tables))) for first in (0, 1)
+        )
+        run_job(warehouse, tmp_path / "calm", settings(2), unit_rows=300, plan=plan, **OPTIONS)
+        run_killed(run, launch(warehouse, run, settings(2, most_restarts=9), unit_rows=300, plan=plan, **OPTIONS))
+        assert run_differences(run, tmp_path / "calm") == ()
+        verify_commit(open_run(run), newest(run).name)
+        assert newest(run).partition == plan
+        assert_pruned(newest(run).arrays)
+        copy_begun(run, begun)
+        reshard_run(str(begun), 2, other, tmp_path / "other")
+        assert (
+            run_job(warehouse, tmp_path / "other", settings(2), unit_rows=300, plan=other, **OPTIONS).state
+            is JobState.DONE
+        )
+        shutil.copytree(begun, tmp_path / "without")
+        assert run_job(warehouse, tmp_path / "without", settings(3), unit_rows=300, **OPTIONS).state is JobState.DONE
+        shutil.copytree(begun, tmp_path / "alone")
+        train_alone(warehouse, tmp_path / "alone", **OPTIONS)
+        for name in ("other", "without", "alone"):
+            assert prepare(warehouse, tmp_path / name, **OPTIONS).summary().exact
+            assert_pruned(newest(tmp_path / name).arrays)
+
+
+def _placed(number: int, table: TableSpec) -> TablePlan:
+    """A whole table on the second host, blocks on both, and rows by remainders, in turn."""
+    rows = table.vocabulary_size
+    cores, blocks = (((1,), ()), ((1, 0), (rows // 3, rows)), ((0, 1), ()))[number % 3]
+    return TablePlan(table.name, rows, table.dim, (Slice(0, table.dim, cores, blocks),))
 
 
 @pytest.mark.slow
