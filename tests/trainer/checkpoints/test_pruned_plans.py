@@ -15,7 +15,7 @@ from tests.trainer.checkpoints import job_states
 from tests.trainer.checkpoints.job_states import checkpoint, commit_of, cut, find_facts, names_of
 from tests.trainer.checkpoints.test_reshard import NAME, assert_same, read, reshard
 from tests.trainer.tables.stores.pruned.test_pruned_engine import FEATURES, PAPER, SEED, TABLES, pruned
-from tests.trainer.tables.stores.pruned.test_pruned_shards import popular, train
+from tests.trainer.tables.stores.pruned.test_pruned_shards import exact_gradients, popular, train
 from tests.trainer.thread_exchange import on_hosts
 from trainer.checkpoints.host_part import TakenArrays
 from trainer.checkpoints.local_run import LocalRun
@@ -30,6 +30,7 @@ from trainer.options.pruning import PruningOptions
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.planning.plan_document import plan_fingerprint
 from trainer.run.weights.saved_tables import saved_states
+from trainer.tables.routes.partitioned.engine import PartitionedEngine
 from trainer.tables.routes.partitioned.pruned_groups import groups_on
 from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
 from trainer.tables.routes.partitioned.table_parts import TableParts
@@ -163,6 +164,28 @@ def test_a_table_that_rank_0_has_not_is_saved_whole(tmp_path: Path) -> None:
         assert holders[f"{kind}/rows/{TABLES[1].name}"] == [0, 1]
     states = saved_states(read(tmp_path).arrays, "embedding")
     assert {name: one.sections.arrays["pruning"][1] for name, one in states.items()} == {one.name: 8 for one in TABLES}
+
+
+def test_simulated_cores_keep_the_importance_of_a_table_that_the_first_has_not() -> None:
+    plan = PartitionPlan(2, tuple(TablePlan(one.name, one.vocabulary_size, one.dim, (Slice(0, one.dim, (t % 2,)),)) for t, one in enumerate(TABLES)))  # fmt: skip
+    engine = PartitionedEngine(FEATURES, seed=SEED, cores=2, plan=plan, pruning=options_of("zero"))
+    for seed, (batch,) in enumerate(popular(4, 1)):
+        engine.lookup(batch)
+        engine.apply_gradients(batch, exact_gradients(batch, seed))
+    found = engine.state()
+    for t, one in enumerate(TABLES):
+        own = found[one.name].sections
+        assert own.arrays["pruning"].tolist() == [1.0, 4.0, 1.0]
+        snapshot = engine.begin_snapshot(most_bytes=1 << 20)
+        saved = snapshot.sections(t)
+        engine.end_snapshot()
+        assert [part.tolist() for part in saved.arrays["pruning"].parts] == [[1.0, 4.0, 1.0]]
+        assert saved.by_rows["importance"].weights.tobytes() == own.by_rows["importance"].weights.tobytes()
+    again = PartitionedEngine(FEATURES, seed=SEED, cores=2, plan=plan, pruning=options_of("zero"))
+    again.load_state(found)
+    for name, state in again.state().items():
+        assert len(state.sections.by_rows["importance"].rows) > 0
+        assert state.sections.by_rows["importance"].weights.tobytes() == found[name].sections.by_rows["importance"].weights.tobytes()  # fmt: skip
 
 
 def test_numbers_in_two_parts_are_torn(tmp_path: Path) -> None:

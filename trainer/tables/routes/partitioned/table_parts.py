@@ -198,10 +198,10 @@ class TableParts:
 
 
 def join_sections(found: Sequence[TableSections]) -> TableSections:
-    """The sections of a table of which each core has some rows: their rows ascending; sections that are equal on all cores are taken from the first."""
+    """The sections of a table of which some cores have rows: their rows ascending; those that are alike on all of them are taken from the first one."""
     names = {name for one in found for name in one.by_rows}
     by_rows = {name: _join_rows([one.by_rows[name] for one in found if name in one.by_rows]) for name in sorted(names)}
-    return TableSections(by_rows, found[0].arrays)
+    return TableSections(by_rows, next((one.arrays for one in found if one.arrays), {}))
 
 
 def _join_rows(parts: Sequence[TableState | ChangedRows]) -> TableState:
