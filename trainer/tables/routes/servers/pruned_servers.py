@@ -12,13 +12,16 @@ from typing import TypeAlias
 import numpy as np
 
 from trainer.options.pruning import PruningOptions
-from trainer.planning.row_groups import RowGroup
+from trainer.planning.plan import PartitionPlan
+from trainer.planning.row_groups import RowGroup, renumbered
 from trainer.tables.engine import NO_SNAPSHOT_SECTIONS, SnapshotSections, TableState, in_memory
 from trainer.tables.kernels.threads import Team
 from trainer.tables.routes.partitioned.pruned_groups import groups_on
 from trainer.tables.routes.partitioned.table_parts import TableParts
 from trainer.tables.routes.servers.remote_tables import RemoteTables
+from trainer.tables.routes.servers.stacked_plan import width_order, with_stacks
 from trainer.tables.routes.servers.table_documents import HeldPruning, held_pruning
+from trainer.tables.spec import TableSpec
 from trainer.tables.stores.dense.snapshot import RANGE_BYTES
 from trainer.tables.stores.hashed.saved_history import LoadedHistory
 from trainer.tables.stores.pruned.history import (
@@ -31,11 +34,25 @@ from trainer.tables.stores.pruned.history import (
     read_numbers,
 )
 from trainer.tables.stores.pruned.row_importance import chosen_of, scale_of
+from trainer.tables.stores.pruned.rows import groups_of
 from trainer.tables.stores.pruned.saved_rows import most_important
 from transforms.arrays import Array
 
 #: What a server loads: the number of one of its saved parts, the rows, and what a table has beside them.
 Loads: TypeAlias = Iterator[tuple[int, TableState, LoadedHistory | None]]
+
+
+def server_groups(
+    tables: Sequence[TableSpec], servers: int, plan: PartitionPlan | None, options: PruningOptions
+) -> tuple[RowGroup, ...]:
+    """The groups that the first of some servers has of ``tables``, in the order of messages.
+
+    Raises :class:`~trainer.errors.ConfigError` for a group of which a server with rows would have no place, and for slices and copies of tables.
+    """
+    order = width_order(tables)
+    stacked = [tables[t] for t in order]
+    parts = TableParts(stacked, servers, with_stacks(plan, stacked, servers))
+    return groups_on(parts, renumbered(groups_of(tables, options), order), 0)
 
 
 class PrunedServers:
