@@ -27,6 +27,7 @@ class Setup:
         towers: whether hosts exchange by towers.
         tpu: whether the tpu engine trains on a slice.
         least_servers: whether training may go on while some servers are away.
+        least_hosts: whether a job may go on while some hosts are away.
         moves: whether tables are moved to other servers while the run trains.
         hot: whether the hot rows of tables on servers are in the memory of the process that trains.
         rounded: whether rows and gradients are rounded on their way to and from servers.
@@ -42,6 +43,7 @@ class Setup:
     towers: bool = False
     tpu: bool = False
     least_servers: bool = False
+    least_hosts: bool = False
     moves: bool = False
     hot: bool = False
     rounded: bool = False
@@ -66,6 +68,15 @@ class Refusal:
     next_step: str
 
 
+def _on_all(owners: str, kind: str, holds: Callable[[Setup], bool]) -> Refusal:
+    """Tables with rows in a bounded number of places, which ``owners`` divide among each other, need all of them."""
+    tables = "hashed" if kind == "hashed" else "pruned"
+    return Refusal((f"least_{owners}", kind), holds, f"{tables} tables must be on all {owners}",
+                   f"each of the {owners} gives its places to its own rows, so which rows have memory depends on their number: a notice "
+                   "would change what is trained",
+                   f"leave --least-{owners} out: training waits until all {owners} are back")  # fmt: skip
+
+
 _MOVE = "move"
 _END_FIRST = "end training, and start it again with other --servers: it goes on from its newest checkpoint"
 
@@ -75,10 +86,10 @@ REFUSALS = (
             "hashed tables must be placed without a plan",
             "a plan places numbered rows, and any 64-bit number may be an id: ids are spread over all servers or hosts by their remainders",
             "leave --plan out: ids are spread over all servers or hosts"),
-    Refusal(("least_servers", "hashed"), lambda one: one.hashed and one.least_servers,
-            "hashed tables must be on all servers",
-            "which rows are evicted depends on the number of servers, so a notice would change weights, and training with one has the bits of training without",
-            "leave --least-servers out: training waits until a server is back"),
+    _on_all("servers", "hashed", lambda one: one.hashed and one.least_servers),
+    _on_all("servers", "pruning", lambda one: one.pruned and one.least_servers),
+    _on_all("hosts", "hashed", lambda one: one.hashed and one.least_hosts and not one.servers),
+    _on_all("hosts", "pruning", lambda one: one.pruned and one.least_hosts and not one.servers),
     Refusal(("towers", "hashed"), lambda one: one.hashed and one.towers,
             "hashed tables must be trained without towers",
             "towers divide numbered rows over the hosts of a job",
