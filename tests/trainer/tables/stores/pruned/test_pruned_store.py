@@ -169,18 +169,20 @@ def test_reading_changes_nothing_and_shows_what_an_update_will_find(seeds, reset
     """A row that gets a place with the update of its batch was read with its initial values, and another one as zeros."""
     store = store_in(PrivateMemory(), reset=reset, budget=budget)
     whole = store_in(PrivateMemory(), budget=1.0)
+    read_before = zeros_before = 0
     for seed in seeds:
         rows, counts, gradients, lookups = asked_of(seed)
         before = store.places.values.weights.tobytes(), store.addresses.address.tobytes()
         found = store.read_rows(rows, counts).copy()
         assert before == (store.places.values.weights.tobytes(), store.addresses.address.tobytes())
         had = [store.addresses.of_table(t)[own].copy() for t, own in enumerate(np.split(rows, np.cumsum(counts)[:-1]))]
-        rounds = store.options.round_steps
+        counted, rounds = (store.counts.hits, store.counts.misses), store.options.round_steps
         if (store.step + 1) % rounds == 0:
             store._set_number(0, store.step + 1)  # no round: which places this update gives is looked at below
         store.update_rows([(rows, counts)], [gradients], lookups=[lookups])
-        at = 0
+        at, zeros = 0, 0
         for t, own in enumerate(np.split(rows, np.cumsum(counts)[:-1])):
+            zeros += int((store.addresses.of_table(t)[own] < 0).sum())
             for k, row in enumerate(own.tolist()):
                 values = found[at : at + DIMS[t]]
                 at += DIMS[t]
@@ -188,6 +190,9 @@ def test_reading_changes_nothing_and_shows_what_an_update_will_find(seeds, reset
                     is_placed = store.addresses.of_table(t)[row] >= 0
                     expected = whole.starts.initial(t, np.array([row])).weights[0]
                     assert values.tobytes() == (expected if is_placed else np.zeros_like(expected)).tobytes()
+        assert counted == (read_before + len(rows) - zeros, zeros_before + zeros)
+        zeros_before += zeros
+        read_before += len(rows) - zeros
 
 
 def test_updates_of_several_parts_are_those_of_one_client_and_readers_do_not_matter():
