@@ -197,12 +197,13 @@ def _read_group(document: object, held: Sequence[HeldTable], where: str) -> RowG
         raise DataError(
             "the tables of a group must ascend, and have one width and optimizer", where=where, value=str(tables)[:80]
         )
-    if type(rows) is not int or not 1 <= rows <= _MOST_PLACES:
+    most = min(sum(held[t].table.vocabulary_size for t in tables), _MOST_PLACES)
+    if type(rows) is not int or not 1 <= rows <= most:
         raise DataError(
-            "the rows of a group must be a whole number",
+            "the rows of a group must be a whole number, at most those of its tables",
             where=where,
             value=str(rows)[:80],
-            allowed=f"1 to {_MOST_PLACES}",
+            allowed=f"1 to {most}",
         )
     return RowGroup(tuple(tables), rows)
 
