@@ -7,6 +7,7 @@ its rows, and what a server that is killed goes on with depends on its own memor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from trainer.options.pruning import PruningOptions
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.row_groups import RowGroup, renumbered
-from trainer.tables.engine import NO_SNAPSHOT_SECTIONS, SnapshotSections, TableState, in_memory
+from trainer.tables.engine import NO_SNAPSHOT_SECTIONS, PartedSection, RowSection, SnapshotSections, TableState
 from trainer.tables.kernels.threads import Team
 from trainer.tables.routes.partitioned.pruned_groups import groups_on
 from trainer.tables.routes.partitioned.table_parts import TableParts
@@ -28,8 +29,10 @@ from trainer.tables.stores.pruned.history import (
     IMPORTANCE,
     LEFT,
     NUMBER_WORDS,
+    NUMBERS,
     PrunedHistory,
     kept_numbers,
+    numbers_array,
     read_histories,
     read_numbers,
 )
@@ -119,26 +122,28 @@ class PrunedServers:
         return found
 
 
-def pruned_sections(remote: RemoteTables, t: int) -> SnapshotSections:
-    """What a pruned table had on a server beside its rows at the moment of the snapshot; of another table nothing."""
+def pruned_sections(remote: RemoteTables, t: int, counts: Sequence[int]) -> SnapshotSections:
+    """What a pruned table had on a server beside its rows at the moment of the snapshot, to be read later; of another table nothing.
+
+    ``counts``: the rows of each saved part.
+    """
     found = {
-        part.section: _read_part(remote, number)
+        part.section: RowSection(
+            counts[number], part.dim, part.slot_dim, part.rows, remote.rows_in(number, RANGE_BYTES), partial(_read_part, remote, number)
+        )
         for number, part in enumerate(remote.saved_parts)
         if part.table == t and part.section
-    }
+    }  # fmt: skip
     if not found:
         return NO_SNAPSHOT_SECTIONS
-    gain, step, rounds = read_numbers(next(remote.read_history(t, NUMBER_WORDS)))
-    importance = found[IMPORTANCE]
-    history = PrunedHistory(importance.rows, importance.weights[:, 0], gain, step, rounds, found.get(LEFT))
-    return in_memory(history.sections())
+    return SnapshotSections(found, arrays={NUMBERS: PartedSection("float64", (3,), _read_numbers(remote, t))})
 
 
-def _read_part(remote: RemoteTables, number: int) -> TableState:
-    """All rows of one of the parts of a snapshot."""
-    size, step = remote.rows_of(number), remote.rows_in(number, RANGE_BYTES)
-    found = [remote.read_snapshot(number, first, min(first + step, size)) for first in range(0, size, step)]
-    rows, weights, slots = (
-        np.concatenate([getattr(one, name) for one in found]) for name in ("rows", "weights", "slots")
-    )
-    return TableState(rows, weights, slots)
+def _read_part(remote: RemoteTables, number: int, first: int, stop: int) -> TableState:
+    """Some rows of one of the parts of a snapshot."""
+    found = remote.read_snapshot(number, first, stop)
+    return TableState(found.rows, found.weights, found.slots)
+
+
+def _read_numbers(remote: RemoteTables, t: int) -> Iterator[Array]:
+    yield numbers_array(*read_numbers(next(remote.read_history(t, NUMBER_WORDS))))
