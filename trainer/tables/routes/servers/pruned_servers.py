@@ -36,7 +36,6 @@ from trainer.tables.stores.pruned.history import (
     read_histories,
     read_numbers,
 )
-from trainer.tables.stores.pruned.row_importance import chosen_of, scale_of
 from trainer.tables.stores.pruned.rows import groups_of
 from trainer.tables.stores.pruned.saved_rows import most_important
 from transforms.arrays import Array
@@ -102,11 +101,10 @@ class PrunedServers:
         assert held is not None
         for group in held.groups:
             every = [self._spread(server, t, important[t]) for t in group.tables]
-            chosen = (chosen_of(one, self._options, self._seed, history.kept.step, t)
-                      for t, one in zip(group.tables, every, strict=True))  # fmt: skip
-            scales = [scale_of(one, self._options, self._team) for one in chosen]
-            ranked = [values[own[t].rows] for t, values in zip(group.tables, every, strict=True)]
-            for t, kept in zip(group.tables, most_important([own[t] for t in group.tables], ranked, scales, group.rows), strict=True):  # fmt: skip
+            chosen = most_important(
+                group, [own[t] for t in group.tables], every, self._options, seed=self._seed, step=history.kept.step, team=self._team
+            )  # fmt: skip
+            for t, kept in zip(group.tables, chosen, strict=True):
                 own[t] = kept
         yield from ((p, one, history) for p, one in enumerate(own))
         yield from ((len(parts) + p, one, None) for p, one in enumerate(important))

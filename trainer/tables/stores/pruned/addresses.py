@@ -79,11 +79,6 @@ class Addresses:
                 return False
         return True
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes of addresses and free places."""
-        return int(self.address.nbytes + self._free.values.nbytes)
-
     def free(self, g: int) -> Array:
         """The places of a group that no row has, int32, the next one last."""
         return self._of_group(g)[: int(self.free_rows[g])]
