@@ -64,8 +64,10 @@ def helds(draw):
 @given(helds())
 def test_tables_are_read_as_they_were_written(held):
     found = read_held_tables(json.loads(json.dumps(held.to_document())))
+    assert found.saved_parts is found.saved_parts
     assert found == held
     assert found.digest == held.digest
+    assert found.saved_parts == held.saved_parts
 
 
 @given(helds(), helds())
