@@ -57,7 +57,7 @@ class Refusal:
         options: the names of the command's options of which one must be left out; the first one is named as the place of the error.
         holds: whether a setup has the combination.
         what: the rule, as errors say it.
-        reason: why it cannot be, for the page.
+        reason: why it cannot be, for the page; "not built: ..." says what it would take where nothing forbids it.
         next_step: what a user does about it.
     """
 
@@ -78,6 +78,7 @@ def _on_all(owners: str, kind: str, holds: Callable[[Setup], bool]) -> Refusal:
 
 
 _MOVE = "move"
+_OF_WORKERS = "not built: a worker has its servers from its start; it would have to take other ones from its clients, from all of them at once"
 _END_FIRST = "end training, and start it again with other --servers: it goes on from its newest checkpoint"
 
 #: In the order in which they are looked at.
@@ -108,7 +109,8 @@ REFUSALS = (
             "take a plan without slices of columns and copies, leave --plan out, or pruning out of --config"),
     Refusal(("towers", "pruning"), lambda one: one.pruned and one.towers,
             "pruned tables must be trained without towers",
-            "a group of tables shares places, and towers give its tables to different hosts",
+            "not built: messages between the hosts of a tower would have to say how often each row was looked up, and a tower's hosts would have to "
+            "share out the places of its groups",
             "leave --towers out, or pruning out of --config"),
     Refusal(("tpu", "pruning"), lambda one: one.pruned and one.tpu,
             "pruned tables must be trained without TPUs",
@@ -116,11 +118,12 @@ REFUSALS = (
             "leave --tpu out, or pruning out of --config"),
     Refusal((_MOVE, "pruning"), lambda one: one.pruned and one.moves,
             "pruned tables must stay on their servers while training runs",
-            "a move copies rows by their numbers, without the importance of the rows that have no place",
+            "not built: a move copies rows by their numbers while training changes them; it would have to copy their importance, the rows that have "
+            "left, and the places that change hands meanwhile",
             _END_FIRST),
     Refusal((_MOVE, "embedding_workers"), lambda one: one.workers and one.moves,
             "tables of a training with embedding workers must stay on their servers while it runs",
-            "a worker is bound to its servers from its start",
+            _OF_WORKERS,
             _END_FIRST),
     Refusal(("least_servers", "plan"), lambda one: one.least_servers and one.plan,
             "tables with --plan must be on all servers",
@@ -128,7 +131,7 @@ REFUSALS = (
             "leave --least-servers out: training waits until a server is back; or leave --plan out"),
     Refusal(("least_servers", "embedding_workers"), lambda one: one.least_servers and one.workers,
             "tables with --embedding-workers must be on all servers",
-            "a worker is bound to its servers from its start",
+            _OF_WORKERS,
             "leave --least-servers out: training waits until a server is back; or leave --embedding-workers out"),
     Refusal(("tpu", "servers"), lambda one: one.servers and one.tpu,
             "tables on servers must be trained without TPUs",
