@@ -161,7 +161,7 @@ def give_places(engine: PrunedEngine, counts: Mapping[str, Array]) -> None:
         kept = np.sort(np.argsort(-every, kind="stable")[: min(group.rows, int((every > 0).sum()))])
         ends = np.cumsum([len(counts[name]) for name in names])
         for t, first, stop in zip(group.tables, ends - [len(counts[name]) for name in names], ends, strict=True):
-            engine.rows.place_rows(t, kept[(kept >= first) & (kept < stop)] - first)
+            engine.rows.place_new(t, kept[(kept >= first) & (kept < stop)] - first)
     engine.freeze()
 
 

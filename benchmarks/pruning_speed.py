@@ -95,6 +95,12 @@ def measure_steps(case: Case, rounds: int, dense_ms: float) -> None:
     )
 
 
+def set_importance(engine: PrunedEngine, importance: Array) -> None:
+    """Replace the importance of all rows of the first table."""
+    engine.rows.importance.of_table(0)[:] = importance
+    engine.rows.importance.carry(0, *engine.rows.addresses.placed(0))
+
+
 def measure_round(rows: int, rounds: int) -> None:
     """Print the seconds and the memory of a round in which a tenth of the places change hands."""
     table = TableSpec("t", rows, 16, Adagrad(0.05, 0.1), "sum")
@@ -102,15 +108,15 @@ def measure_round(rows: int, rounds: int) -> None:
         [FeatureSpec("f", table)], PruningOptions.read({"budget": 0.5, "spare_share": 0.0, **_NEVER}), seed=0
     )
     draw = np.random.default_rng(0)
-    engine.rows.place_rows(0, np.sort(draw.permutation(rows)[: rows // 2]))
-    engine.rows.set_importance(0, (draw.pareto(1.0, rows) + 0.01).astype(np.float32))
+    engine.rows.place_new(0, np.sort(draw.permutation(rows)[: rows // 2]))
+    set_importance(engine, (draw.pareto(1.0, rows) + 0.01).astype(np.float32))
     engine.rows.prune()
     before, secs, moved = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, [], []
     for _ in range(rounds):
-        importance = engine.rows.importance_of_rows(0)
+        importance, _ = engine.rows.importance.of(0, np.arange(rows))
         chosen = draw.permutation(rows)[: rows // 10]
         importance[chosen] = importance[draw.permutation(rows)[: rows // 10]]
-        engine.rows.set_importance(0, importance)
+        set_importance(engine, importance)
         moved_before, began = engine.rows.counts.moved_rows, time.perf_counter()
         engine.rows.prune()
         secs.append(time.perf_counter() - began)

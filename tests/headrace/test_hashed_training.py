@@ -58,6 +58,8 @@ def write_options(cli, **changes) -> None:
         (("--plan", "plan.json"), "hashed tables must be placed without a plan"),
         (("--servers", "2", "--plan", "plan.json"), "hashed tables must be placed without a plan"),
         (("--tpu", "local"), "hashed tables must be trained without TPUs"),
+        (("--servers", 2, "--least-servers", 1), "hashed tables must be on all servers"),
+        (("--hosts", 2, "--least-hosts", 1), "hashed tables must be on all hosts"),
     ],
 )
 def test_hashed_tables_are_refused_where_they_cannot_be(hashed, options, problem):

@@ -96,6 +96,8 @@ def test_other_runs_are_refused(cli, tmp_path):
     [
         (["--towers", "towers.json", "--hosts", 2], "must be trained without towers"),
         (["--tpu", "local"], "must be trained without TPUs"),
+        (["--servers", 2, "--least-servers", 1], "pruned tables must be on all servers"),
+        (["--hosts", 3, "--least-hosts", 2], "pruned tables must be on all hosts"),
     ],
 )
 def test_pruned_tables_are_refused_where_they_cannot_be(cli, tmp_path, option, problem):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -49,6 +49,19 @@ def test_a_setup_of_each_kind_at_each_place_may_train() -> None:
     check_setup(Setup(hashed=True, hosts=4, servers=True))
     check_setup(Setup(hosts=4, towers=True))
     check_setup(Setup(hosts=4, servers=True, workers=True, plan=True))
+
+
+@pytest.mark.parametrize("kind", ["hashed", "pruned"])
+def test_tables_whose_places_are_divided_need_all_that_divide_them(kind) -> None:
+    """On servers it does not matter how many hosts there are."""
+    for owners, setup in (
+        ("servers", Setup(servers=True, least_servers=True)),
+        ("hosts", Setup(hosts=3, least_hosts=True)),
+    ):
+        check_setup(setup)
+        with pytest.raises(ConfigError, match=f"{kind} tables must be on all {owners}"):
+            check_setup(replace(setup, **{kind: True}))
+    check_setup(Setup(hosts=3, servers=True, least_hosts=True, **{kind: True}))
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda one: one.what)

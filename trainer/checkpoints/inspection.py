@@ -16,6 +16,7 @@ from trainer.checkpoints.retention import kept_commits, recorded_policy, written
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.checkpoints.stored_commit import StoredCommit, StoredFile
+from trainer.checkpoints.table_sections import name_in_commit
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.options.document_field import DocumentField
 from trainer.planning.plan import PartitionPlan
@@ -284,7 +285,7 @@ def _arrays(files: RunFiles, commit: StoredCommit) -> tuple[ArraySummary, ...]:
 def _untabled(commit: StoredCommit) -> dict[str, StoredFile]:
     """The arrays that are neither tables nor counters nor labels; those of ranks above 0 by ``host-<rank>/``."""
     return {
-        f"host-{rank}/{name}" if rank else name: file
+        name_in_commit(rank, name): file
         for rank, part in enumerate(commit.parts)
         for name, file in part.arrays.items()
         if table_of(name) is None and name not in (LEDGER, LABELS)

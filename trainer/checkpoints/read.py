@@ -19,7 +19,6 @@ from trainer.checkpoints.commit_manifest import (
     check_parts,
     check_shards,
     digest_of,
-    table_of,
 )
 from trainer.checkpoints.host_part import LABELS, LEDGER, PartName
 from trainer.checkpoints.manifest import (
@@ -44,7 +43,7 @@ from trainer.checkpoints.shard_rows import (
     table_slices,
 )
 from trainer.checkpoints.stored_commit import Share, StoredCommit, StoredFile, StoredPart, StoredSlice
-from trainer.checkpoints.table_sections import is_divided, read_sections
+from trainer.checkpoints.table_sections import read_sections, undivided_arrays
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import DocumentField
 from trainer.planning.plan import PartitionPlan, TablePlan
@@ -185,6 +184,7 @@ def check_fit(files: RunFiles, commit: StoredCommit) -> None:
             merged, _ = merge_rows(one.rows(files, where), where)
             rows = _same_rows(rows, merged, where)
     read_sections(files, commit, None)
+    undivided_arrays(commit)
     counts_of(files, commit)
 
 
@@ -281,10 +281,7 @@ def _fragment_order(document: DocumentField) -> Callable[[str], Any]:
 def _merged_arrays(files: RunFiles, commit: StoredCommit, share: Share | None) -> dict[str, Array]:
     """The arrays of all parts: tables merged by rows; others with their names, those of a rank above 0 below ``host-<rank>/``."""
     arrays = read_sections(files, commit, share)
-    for rank, part in enumerate(commit.parts):
-        for name, file in part.arrays.items():
-            if table_of(name) is None and name != LEDGER and not is_divided(name):
-                arrays[f"host-{rank}/{name}" if rank else name] = file.array(files)
+    arrays.update({name: file.array(files) for name, file in undivided_arrays(commit).items()})
     for kind, table in commit.tables:
         arrays.update(_table_arrays(files, commit, kind, table, share))
     return arrays

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from trainer.checkpoints.array_files import write_arrays
-from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, CommitManifest, array_name, digest_of, table_of
+from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, CommitManifest, array_name, digest_of
 from trainer.checkpoints.host_part import LEDGER, HostPart, PartName, part_folder
 from trainer.checkpoints.local_run import LocalFolder
 from trainer.checkpoints.manifest import MANIFEST, CheckpointFile, array_file
@@ -38,13 +38,14 @@ from trainer.checkpoints.stored_commit import StoredCommit
 from trainer.checkpoints.table_sections import (
     OWNER_SECTIONS,
     ROW_SECTIONS,
-    is_divided,
     read_owner_sections,
     row_section_windows,
     section_name,
+    undivided_arrays,
 )
 from trainer.checkpoints.table_windows import ArrayReader, SliceWindow, Window, read_rows, read_windows
 from trainer.errors import ConfigError, TornCheckpoint
+from trainer.options.combinations import Setup, check_setup
 from trainer.planning.plan import PartitionPlan, Slice
 from transforms.arrays import Array
 from warehouse.storage.durable_files import make_folders, sync_path
@@ -122,7 +123,7 @@ def reshard_commit(
             for written in work.write(parts):
                 rows, done = rows + written[0], done + written[1]
                 on_bytes(done)
-    own, counts = _other_arrays(files, commit), counts_of(files, commit)
+    own, counts = {name: one.array(files) for name, one in undivided_arrays(commit).items()}, counts_of(files, commit)
     for kind, table in commit.model_tables:
         own.update(read_owner_sections(files, commit, kind, table))
     if counts is not None:
@@ -148,10 +149,10 @@ def check_plan(files: RunFiles, commit: StoredCommit, plan: PartitionPlan) -> No
         raise ConfigError("a plan must have the embedding tables of the run", where=f"table {(missing or unknown)[0]}",
                           value=f"without {', '.join(missing)}"[:200] if missing else f"also {', '.join(unknown)}"[:200],
                           allowed=", ".join(names)[:200], next_step="headrace plan make MODEL writes a plan")  # fmt: skip
+    is_hashed = any(commit.has_array(section_name(EMBEDDING, one, name)) for one in OWNER_SECTIONS for name in names)
+    is_pruned = any(kind.startswith(f"{EMBEDDING}-") for kind, _ in commit.tables)
+    check_setup(Setup(hashed=is_hashed, pruned=is_pruned, plan=True, slices=not plan.has_whole_rows))
     for name in names:
-        if any(commit.has_array(section_name(EMBEDDING, one, name)) for one in OWNER_SECTIONS):
-            raise ConfigError("hashed tables must be placed without a plan", where=f"table {name}", value="a plan with tables",
-                              next_step="give --hosts N: ids are spread over all hosts by their remainders")  # fmt: skip
         found, (weights, slots) = plan.of_table(name), _values_of(files, commit, EMBEDDING, name)
         if found.columns != weights.columns:
             raise ConfigError("a planned table must be as wide as that of the run", where=f"table {name}", value=found.columns,
@@ -341,16 +342,6 @@ def _chosen_order(window: SliceWindow, chosen: Array | None) -> Array | None:
 def _write(pieces: Sequence[tuple[NewArray, Array]]) -> None:
     for array, rows in pieces:
         array.append(rows)
-
-
-def _other_arrays(files: RunFiles, commit: StoredCommit) -> dict[str, Array]:
-    """All arrays that are neither of tables nor counters; those of a host of rank R above 0 as ``host-R/NAME``."""
-    return {
-        f"host-{rank}/{name}" if rank else name: stored.array(files)
-        for rank, part in enumerate(commit.parts)
-        for name, stored in part.arrays.items()
-        if table_of(name) is None and name != LEDGER and not is_divided(name)
-    }
 
 
 def _part_document(commit: StoredCommit, cores: int, core: int, ledger: Mapping[str, Any] | None) -> HostPart:

@@ -17,13 +17,15 @@ from transforms.arrays import Array
 #: The rows, weights and slots of a table, or of a shard.
 TableArrays = tuple[Array, Array, Array]
 
-#: The kind of tables that a plan names; linear tables have the names of embedding tables.
+#: The kind of tables that a plan names; linear tables have the names of embedding tables. What these tables have by rows beside their own
+#: is of the kinds ``embedding-...``, on the cores of the rows.
 EMBEDDING = "embedding"
 
 
 def plan_of_table(plan: PartitionPlan, kind: str, table: str) -> TablePlan | None:
-    """The plan of a table; None for one that is spread over all cores by its rows."""
-    return next((one for one in plan.tables if one.name == table), None) if kind == EMBEDDING else None
+    """The plan of a table, or of its section by rows; None for one that is spread over all cores by its rows."""
+    is_planned = kind.partition("-")[0] == EMBEDDING
+    return next((one for one in plan.tables if one.name == table), None) if is_planned else None
 
 
 def table_slices(plan: PartitionPlan, kind: str, table: str) -> tuple[Slice, ...]:

@@ -3,7 +3,7 @@
 Three kinds of arrays have a name of ``history/<part of the model>/<section>/<table>``. Those of :data:`ROW_SECTIONS` have a number for each
 saved row: a part has those of its own rows, or the first part those of all rows, ascending. Those of :data:`OWNER_SECTIONS` have as many
 numbers for each owner of rows, a host or a server: a part has those of its host, or the first part those of all owners, one after the other.
-All others are alike for all rows, and in the first part.
+All others are alike for all rows, and in one part.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from trainer.checkpoints.commit_manifest import TABLE_KINDS
+from trainer.checkpoints.commit_manifest import TABLE_KINDS, table_of
+from trainer.checkpoints.host_part import LEDGER
 from trainer.checkpoints.merge_tables import merge_rows
 from trainer.checkpoints.run_files import RunFiles
 from trainer.checkpoints.stored_commit import Share, StoredCommit, StoredFile, StoredShard, StoredSlice
@@ -43,6 +44,25 @@ def is_divided(name: str) -> bool:
     """Whether parts of a commit have different pieces of the array of this name."""
     found = section_of(name)
     return found is not None and found[0] in TABLE_KINDS and found[1] in (*ROW_SECTIONS, *OWNER_SECTIONS)
+
+
+def name_in_commit(rank: int, name: str) -> str:
+    """The name that an array of the part of a rank has among those of all parts: below ``host-<rank>/`` where each may have its own."""
+    is_of_all = rank == 0 or (section_of(name) is not None and not is_divided(name))
+    return name if is_of_all else f"host-{rank}/{name}"
+
+
+def undivided_arrays(commit: StoredCommit) -> dict[str, StoredFile]:
+    """The files of all arrays that are neither of tables, nor divided, nor counters, by name. Raises :class:`TornCheckpoint`."""
+    found: dict[str, StoredFile] = {}
+    for rank, part in enumerate(commit.parts):
+        for own, file in part.arrays.items():
+            if table_of(own) is not None or own == LEDGER or is_divided(own):
+                continue
+            if (name := name_in_commit(rank, own)) in found:
+                raise TornCheckpoint("a section that is alike for all rows must be in one part", where=name, value=f"also in part {rank}")  # fmt: skip
+            found[name] = file
+    return found
 
 
 def read_sections(files: RunFiles, commit: StoredCommit, share: Share | None) -> dict[str, Array]:

@@ -27,6 +27,7 @@ class Setup:
         towers: whether hosts exchange by towers.
         tpu: whether the tpu engine trains on a slice.
         least_servers: whether training may go on while some servers are away.
+        least_hosts: whether a job may go on while some hosts are away.
         moves: whether tables are moved to other servers while the run trains.
         hot: whether the hot rows of tables on servers are in the memory of the process that trains.
         rounded: whether rows and gradients are rounded on their way to and from servers.
@@ -42,6 +43,7 @@ class Setup:
     towers: bool = False
     tpu: bool = False
     least_servers: bool = False
+    least_hosts: bool = False
     moves: bool = False
     hot: bool = False
     rounded: bool = False
@@ -55,7 +57,7 @@ class Refusal:
         options: the names of the command's options of which one must be left out; the first one is named as the place of the error.
         holds: whether a setup has the combination.
         what: the rule, as errors say it.
-        reason: why it cannot be, for the page.
+        reason: why it cannot be, for the page; "not built: ..." says what it would take where nothing forbids it.
         next_step: what a user does about it.
     """
 
@@ -66,7 +68,17 @@ class Refusal:
     next_step: str
 
 
+def _on_all(owners: str, kind: str, holds: Callable[[Setup], bool]) -> Refusal:
+    """Tables with rows in a bounded number of places, which ``owners`` divide among each other, need all of them."""
+    tables = "hashed" if kind == "hashed" else "pruned"
+    return Refusal((f"least_{owners}", kind), holds, f"{tables} tables must be on all {owners}",
+                   f"each of the {owners} gives its places to its own rows, so which rows have memory depends on their number: a notice "
+                   "would change what is trained",
+                   f"leave --least-{owners} out: training waits until all {owners} are back")  # fmt: skip
+
+
 _MOVE = "move"
+_OF_WORKERS = "not built: a worker has its servers from its start; it would have to take other ones from its clients, from all of them at once"
 _END_FIRST = "end training, and start it again with other --servers: it goes on from its newest checkpoint"
 
 #: In the order in which they are looked at.
@@ -75,10 +87,10 @@ REFUSALS = (
             "hashed tables must be placed without a plan",
             "a plan places numbered rows, and any 64-bit number may be an id: ids are spread over all servers or hosts by their remainders",
             "leave --plan out: ids are spread over all servers or hosts"),
-    Refusal(("least_servers", "hashed"), lambda one: one.hashed and one.least_servers,
-            "hashed tables must be on all servers",
-            "which rows are evicted depends on the number of servers, so a notice would change weights, and training with one has the bits of training without",
-            "leave --least-servers out: training waits until a server is back"),
+    _on_all("servers", "hashed", lambda one: one.hashed and one.least_servers),
+    _on_all("servers", "pruning", lambda one: one.pruned and one.least_servers),
+    _on_all("hosts", "hashed", lambda one: one.hashed and one.least_hosts and not one.servers),
+    _on_all("hosts", "pruning", lambda one: one.pruned and one.least_hosts and not one.servers),
     Refusal(("towers", "hashed"), lambda one: one.hashed and one.towers,
             "hashed tables must be trained without towers",
             "towers divide numbered rows over the hosts of a job",
@@ -97,7 +109,8 @@ REFUSALS = (
             "take a plan without slices of columns and copies, leave --plan out, or pruning out of --config"),
     Refusal(("towers", "pruning"), lambda one: one.pruned and one.towers,
             "pruned tables must be trained without towers",
-            "a group of tables shares places, and towers give its tables to different hosts",
+            "not built: messages between the hosts of a tower would have to say how often each row was looked up, and a tower's hosts would have to "
+            "share out the places of its groups",
             "leave --towers out, or pruning out of --config"),
     Refusal(("tpu", "pruning"), lambda one: one.pruned and one.tpu,
             "pruned tables must be trained without TPUs",
@@ -105,11 +118,12 @@ REFUSALS = (
             "leave --tpu out, or pruning out of --config"),
     Refusal((_MOVE, "pruning"), lambda one: one.pruned and one.moves,
             "pruned tables must stay on their servers while training runs",
-            "a move copies rows by their numbers, without the importance of the rows that have no place",
+            "not built: a move copies rows by their numbers while training changes them; it would have to copy their importance, the rows that have "
+            "left, and the places that change hands meanwhile",
             _END_FIRST),
     Refusal((_MOVE, "embedding_workers"), lambda one: one.workers and one.moves,
             "tables of a training with embedding workers must stay on their servers while it runs",
-            "a worker is bound to its servers from its start",
+            _OF_WORKERS,
             _END_FIRST),
     Refusal(("least_servers", "plan"), lambda one: one.least_servers and one.plan,
             "tables with --plan must be on all servers",
@@ -117,7 +131,7 @@ REFUSALS = (
             "leave --least-servers out: training waits until a server is back; or leave --plan out"),
     Refusal(("least_servers", "embedding_workers"), lambda one: one.least_servers and one.workers,
             "tables with --embedding-workers must be on all servers",
-            "a worker is bound to its servers from its start",
+            _OF_WORKERS,
             "leave --least-servers out: training waits until a server is back; or leave --embedding-workers out"),
     Refusal(("tpu", "servers"), lambda one: one.servers and one.tpu,
             "tables on servers must be trained without TPUs",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,7 @@ from trainer.checkpoints.checkpoint import write_checkpoint
 from trainer.checkpoints.host_part import PREDICTIONS
 from trainer.checkpoints.host_steps import StepsByHost, idle_share
 from trainer.checkpoints.retention import remove_leftovers
-from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss
+from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss, ServerLost
 from trainer.model.idle_units import IdleUnits
 from trainer.model.metrics import AnyScores
 from trainer.model.task_heads import heads_of
@@ -54,6 +54,7 @@ from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.statistics.batch_sampler import BatchSampler
 from trainer.tables.tpu.slices import TpuSlice
 from transforms.derived_documents import document_of
+from transforms.errors import HeadraceError
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
 
@@ -227,6 +228,20 @@ def train(
         return run.finish(clock, read, stop or _never, ends_early or _never)
 
 
+class TrainingLost(ServerLost):
+    """Training has lost a server after it had begun.
+
+    Attributes:
+        report: what it has done; of epochs and events, those that its newest checkpoint has.
+    """
+
+    def __init__(self, error: ServerLost, report: TrainReport) -> None:
+        super().__init__(
+            error.what, where=error.where, value=error.value, allowed=error.allowed, next_step=error.next_step
+        )
+        self.report = report
+
+
 def _ignore(event: TrainEvent) -> None:
     """The default ``progress``."""
 
@@ -298,19 +313,31 @@ class _Run:
     def finish(
         self, clock: Callable[[], float], read: ReadFragment, stop: Callable[[], bool], ends_early: Callable[[], bool]
     ) -> TrainReport:
-        """Train every remaining epoch, or until ``stop`` or ``ends_early``."""
+        """Train every remaining epoch, or until ``stop`` or ``ends_early``. Raises :class:`TrainingLost`."""
         started = clock()
         first = self._progress.epochs_done
+        self._kept = first, 0
         finished = True
         self._steps = self._weights.steps(self._config.staleness)
-        with self._steps, BackgroundWriter(self._written) as self._writer:
-            while finished and (stage := self._next_stage(read)):
-                finished = self._train_stage(stage, read, stop, ends_early)
+        try:
+            with self._steps, BackgroundWriter(self._written) as self._writer:
+                while finished and (stage := self._next_stage(read)):
+                    finished = self._train_stage(stage, read, stop, ends_early)
+        except ServerLost as error:
+            with suppress(HeadraceError):
+                self._writer.look()  # a checkpoint that was being written
+            epochs, events = self._kept
+            raise TrainingLost(
+                error, self._report(epochs - first, events, clock() - started, finished=False)
+            ) from error
+        return self._report(self._progress.epochs_done - first, self._events, clock() - started, finished=finished)
+
+    def _report(self, epochs: int, events: int, seconds: float, *, finished: bool) -> TrainReport:
         prepared = self._prepared
         return TrainReport(
-            epochs=self._progress.epochs_done - first,
-            events=self._events,
-            seconds=clock() - started,
+            epochs=epochs,
+            events=events,
+            seconds=seconds,
             history=tuple(self._progress.history),
             ledger=prepared.summary(),
             resumed_from=self._resumed_from,
@@ -423,6 +450,7 @@ class _Run:
         tables = self._weights.begin_tables(_MOST_ASIDE_BYTES)
         self._number += 1
         keep, number = self._config.keep_checkpoints, self._number
+        self._committed = self._progress.epochs_done, self._events
         sampled = self._sampler.take()
 
         def write() -> Path:
@@ -436,5 +464,5 @@ class _Run:
         self._writer.begin(write)
 
     def _written(self, path: Path) -> None:
-        self._checkpoint = str(path)
+        self._checkpoint, self._kept = str(path), self._committed
         self._say("checkpoint", message=self._checkpoint)

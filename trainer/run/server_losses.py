@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from trainer.errors import ServerLost
-from trainer.run.loop import TrainReport
+from trainer.run.loop import TrainingLost, TrainReport
+from trainer.tables.hot_figures import HotFigures
 
 #: Losses, one after the other, without a new checkpoint between them, after which training is still begun again.
 MOST_LOSSES = 3
@@ -32,6 +33,8 @@ def train_through_losses(
 ) -> TrainReport:
     """The report of all calls of ``train``. It is called again after a loss, or a notice, and goes on from the newest checkpoint.
 
+    An event that was trained, lost and trained again is counted once; the seconds are those of all calls.
+
     Args:
         train: trains from the newest checkpoint on, until it is finished or a server leaves; it is given the number of the attempt, from 1 on.
         newest: the name of the newest checkpoint; empty if there is none.
@@ -52,6 +55,8 @@ def train_through_losses(
             last = found
             if losses > MOST_LOSSES:
                 raise
+            if isinstance(error, TrainingLost):
+                before = _joined(before, error.report)
             on_loss(error, found)
             continue
         if report.finished:
@@ -72,4 +77,9 @@ def _joined(before: TrainReport | None, report: TrainReport) -> TrainReport:
         resumed_from=before.resumed_from,
         skipped_checkpoints=(*before.skipped_checkpoints, *report.skipped_checkpoints),
         staleness=before.staleness + report.staleness,
+        hot=_summed(before.hot, report.hot),
     )
+
+
+def _summed(before: HotFigures | None, found: HotFigures | None) -> HotFigures | None:
+    return found if before is None else before if found is None else before + found

@@ -26,7 +26,7 @@ def table_space(held: HeldTable) -> int:
     return hashed.places * (bytes_per_row(hashed) + _MARK_BYTES + _KEPT_BYTES) + candidates
 
 
-def _pruned_space(pruning: HeldPruning, held: HeldTables) -> dict[str, int]:
+def pruned_space(pruning: HeldPruning, held: HeldTables) -> dict[str, int]:
     """The bytes of each pruned table: addresses and importance of its rows, and its share of the places of its group."""
     rooms = {}
     for group in pruning.groups:
@@ -45,7 +45,7 @@ def check_room(folder: Path, held: HeldTables) -> None:
     """Raise :class:`~trainer.errors.MemoryFull` for tables for which the memory folder has no space, before it is filled."""
     rooms = {one.table.name: table_space(one) for one in held.tables}
     if held.pruning is not None:
-        rooms = _pruned_space(held.pruning, held)
+        rooms = pruned_space(held.pruning, held)
     needed_bytes, free = sum(rooms.values()), free_bytes(folder)
     if free is None or needed_bytes <= free:
         return

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
+import numpy as np
+
 from trainer.tables.batches import IdBatch
 from trainer.tables.feature_counts import FeatureCounts
 from trainer.tables.hashed_counts import HashedCounts
@@ -68,7 +70,7 @@ class ChangedRows:
 class PartedSection:
     """An array of :attr:`TableSections.arrays`: its type, its whole shape, and its parts in order, which are read once.
 
-    ``is_own``: each host that has some of the rows has another one.
+    ``is_own``: each host that has some of the rows has another one; otherwise it is alike on all of them, and one saves it.
     """
 
     dtype: str
@@ -78,16 +80,61 @@ class PartedSection:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RowSection:
+    """Rows of :attr:`TableSections.by_rows`, which are read by ranges, each once, ascending.
+
+    Attributes:
+        count: how many there are.
+        dim: the weights of each.
+        slot_dim: the slot values of each.
+        rows: each number of a row is below it.
+        step: the rows of a range.
+        read: the rows from one number to another.
+    """
+
+    count: int
+    dim: int
+    slot_dim: int
+    rows: int
+    step: int
+    read: Callable[[int, int], TableState]
+
+    def parts(self) -> Iterator[TableState]:
+        """All rows, range by range."""
+        for first in range(0, self.rows, self.step):
+            found = self.read(first, min(first + self.step, self.rows))
+            if len(found.rows):
+                yield found
+
+    def none(self) -> TableState:
+        """No row of it."""
+        return TableState(
+            np.zeros(0, np.int64), np.zeros((0, self.dim), np.float32), np.zeros((0, self.slot_dim), np.float32)
+        )
+
+    @classmethod
+    def of(cls, section: TableState) -> RowSection:
+        """A section that is in memory: one range."""
+
+        def read(first: int, stop: int) -> TableState:
+            own = slice(*section.rows.searchsorted([first, stop]).tolist())
+            return TableState(section.rows[own], section.weights[own], section.slots[own])
+
+        count, rows = len(section.rows), int(section.rows[-1]) + 1 if len(section.rows) else 0
+        return cls(count, section.weights.shape[1], section.slots.shape[1], rows, max(rows, 1), read)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class SnapshotSections:
     """The :class:`TableSections` of a table of a snapshot.
 
     Attributes:
-        by_rows: as there.
+        by_rows: those by rows.
         beside: the names of its int64 arrays that come with the rows, one number for each.
         arrays: the others.
     """
 
-    by_rows: Mapping[str, TableState] = field(default_factory=dict)
+    by_rows: Mapping[str, RowSection] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
     arrays: Mapping[str, PartedSection] = field(default_factory=dict)
 
@@ -100,7 +147,7 @@ NO_HASHED_COUNTS: Mapping[str, HashedCounts] = MappingProxyType({})
 def in_memory(sections: TableSections) -> SnapshotSections:
     """Sections that are in memory, as those of a snapshot."""
     arrays = {name: PartedSection(str(one.dtype), one.shape, (one,)) for name, one in sections.arrays.items()}
-    return SnapshotSections(sections.by_rows, arrays=arrays)
+    return SnapshotSections({name: RowSection.of(one) for name, one in sections.by_rows.items()}, arrays=arrays)
 
 
 @dataclass(frozen=True, slots=True)

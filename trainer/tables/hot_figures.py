@@ -11,7 +11,7 @@ _NAME = "hot_"
 
 @dataclass(frozen=True, slots=True)
 class HotFigures:
-    """Figures of hot rows on one process since its engine was made.
+    """Figures of hot rows on one process since its engine was made, or of engines one after the other.
 
     Attributes:
         rows: the most rows that may be hot at once.
@@ -33,6 +33,11 @@ class HotFigures:
     moved_bytes: int
     wire_bytes: int
     spared_bytes: int
+
+    def __add__(self, other: HotFigures) -> HotFigures:
+        """The figures of two engines, one after the other."""
+        sums = [getattr(self, one.name) + getattr(other, one.name) for one in fields(self)[2:]]
+        return HotFigures(max(self.rows, other.rows), max(self.memory_bytes, other.memory_bytes), *sums)
 
     def to_numbers(self) -> dict[str, float]:
         """The figures of a role's progress, by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainer.tables.engine import TableSections, TablesSnapshot, TableState
+from trainer.tables.engine import RowSection, TableSections, TablesSnapshot, TableState
 from trainer.tables.spec import TableSpec
 from trainer.tables.state_checks import empty_state
 
@@ -23,4 +23,13 @@ def state_of(snapshot: TablesSnapshot, t: int, table: TableSpec) -> TableState:
         name: np.concatenate([np.zeros((0, *one.shape[1:]), one.dtype), *one.parts])
         for name, one in sections.arrays.items()
     }
-    return TableState(rows, weights, slots, TableSections(sections.by_rows, {**beside, **others}))
+    by_rows = {name: _whole(one) for name, one in sections.by_rows.items()}
+    return TableState(rows, weights, slots, TableSections(by_rows, {**beside, **others}))
+
+
+def _whole(section: RowSection) -> TableState:
+    found = [section.none(), *section.parts()]
+    rows, weights, slots = (
+        np.concatenate([getattr(one, name) for one in found]) for name in ("rows", "weights", "slots")
+    )
+    return TableState(rows, weights, slots)

@@ -77,7 +77,8 @@ class TrainOptions:
             hashed=bool(options.get("hashed")), pruned=options.get("pruning") is not None, hosts=self.hosts.most_hosts,
             servers=bool(self.servers.servers), workers=bool(self.servers.embedding_workers), plan=bool(self.hosts.plan),
             towers=bool(self.hosts.towers), tpu=self.tpu.of_training(options) is not None, least_servers=bool(self.servers.least_servers),
-            hot=options.get("hot_rows") is not None, rounded=self.servers.wire_values not in ("", "float32"),
+            least_hosts=0 < self.hosts.least_hosts < self.hosts.most_hosts, hot=options.get("hot_rows") is not None,
+            rounded=self.servers.wire_values not in ("", "float32"),
         )  # fmt: skip
         if (found := refusal_of(setup)) is not None:
             option = found.options[0]

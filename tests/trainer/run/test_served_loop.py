@@ -11,9 +11,10 @@ import pytest
 from tests.support.parameter_servers import thread_servers
 from tests.trainer.synthetic import TYPES, Synthetic, config
 from trainer.checkpoints.checkpoint import read_newest, write_checkpoint
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, ServerLost
 from trainer.run import loop
 from trainer.run.loop import train
+from trainer.run.server_losses import train_through_losses
 from trainer.servers.run_servers import RunServers
 
 
@@ -55,6 +56,46 @@ def test_held_out_events_are_scored_after_the_snapshot_that_is_written(tmp_path,
     assert losses_of(served) == losses_of(alone)
     assert len(served.held_out.scored) == 2
     assert served.held_out == alone.held_out
+
+
+@pytest.mark.parametrize("after", [1, 3])
+def test_a_report_after_a_loss_has_each_event_once(tmp_path, after):
+    """Of what was trained before it, what a checkpoint has; hot rows of both attempts. ``after``: batches of the lost epoch."""
+    data, seen, losses = Synthetic(3), [], []
+    options = {"partitions_per_epoch": 1, "batch_rows": 16, "hot_rows": {"words": 20, "user": 7}}
+
+    def lose(event) -> None:
+        if event.kind == "batch" and event.epoch == 2 and not losses:
+            seen.append(event)
+            if len(seen) == after:
+                raise ServerLost("lost")
+
+    class Staying:
+        def must_end_early(self) -> bool:
+            return False
+
+        def settle(self) -> None:
+            pass
+
+    with thread_servers(2) as servers:
+        plain = train(
+            data.solution, data.read, config(tmp_path / "plain", **options), make_engine=on_servers(servers, 1)
+        )
+
+        def attempt(number: int):
+            engine = partial(RunServers(tuple(one.address for one in servers), run=2).engine, number)
+            return train(
+                data.solution, data.read, config(tmp_path / "lost", **options), make_engine=engine, progress=lose
+            )
+
+        found = train_through_losses(attempt, lambda: "", lambda error, newest: losses.append(error), Staying())
+    assert len(losses) == 1
+    assert losses[0].report.events < plain.events
+    assert losses[0].report.hot.lookups > 0
+    assert losses[0].report.checkpoint.endswith("epoch-000002")
+    assert (found.events, found.epochs, found.resumed_from) == (plain.events, plain.epochs, "")
+    assert found.hot.lookups > plain.hot.lookups
+    assert losses_of(found) == losses_of(plain)
 
 
 def test_a_model_without_ids_is_refused(tmp_path):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from trainer.errors import ServerLost
-from trainer.run.loop import TrainReport
+from trainer.run.loop import TrainingLost, TrainReport
 from trainer.run.server_losses import MOST_LOSSES, train_through_losses
+from trainer.tables.hot_figures import HotFigures
 
 
-def report(events: int, *, finished: bool, resumed_from: str = "") -> TrainReport:
+def report(events: int, *, finished: bool, resumed_from: str = "", hot: HotFigures | None = None) -> TrainReport:
     return TrainReport(
         epochs=1, events=events, seconds=0.5, history=(), ledger=None, resumed_from=resumed_from, finished=finished,
-        checkpoint="", skipped_checkpoints=(),
+        checkpoint="", skipped_checkpoints=(), hot=hot,
     )  # fmt: skip
 
 
@@ -89,6 +92,29 @@ def test_training_goes_on_after_each_early_end_and_reports_all_of_it():
     found = run.result()
     assert run.attempts == [1, 2, 3, 4]
     assert (found.finished, found.events, found.epochs, found.seconds) == (True, 40, 4, 2.0)
+
+
+def test_the_report_has_what_was_trained_before_a_loss():
+    """Also of hot rows. A loss before training began has nothing to add."""
+    hot = HotFigures(20, 400, 10, 7, 5, 4, 100, 900, 300)
+    outcomes = [
+        TrainingLost(ServerLost("lost", where="server 1"), report(30, finished=False, resumed_from="a", hot=hot)),
+        ServerLost("lost"),
+        report(5, finished=False, resumed_from="b", hot=replace(hot, rows=30)),
+        TrainingLost(ServerLost("lost"), report(0, finished=False, resumed_from="c")),
+        report(7, finished=True, resumed_from="d", hot=hot),
+    ]
+
+    def train(attempt: int) -> TrainReport:
+        found = outcomes[attempt - 1]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    found = train_through_losses(train, lambda: "", lambda error, newest: None, Run())
+    assert (found.events, found.epochs, found.seconds, found.resumed_from) == (42, 4, 2.0, "a")
+    assert found.hot == HotFigures(30, 400, 30, 21, 15, 12, 300, 2700, 900)
+    assert found.finished
 
 
 def test_other_errors_end_training():

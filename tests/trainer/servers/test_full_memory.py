@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import shutil
 import threading
 import time
@@ -15,14 +16,16 @@ from tests.support.processes import PATIENCE_SECS
 from tests.support.small_folders import free_bytes_in, small_folder
 from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import MemoryFull
+from trainer.options.pruning import PruningOptions
+from trainer.planning.row_groups import RowGroup
 from trainer.servers.held_rows import HeldRows
-from trainer.servers.table_space import table_space
+from trainer.servers.table_space import pruned_space, table_space
 from trainer.tables import Adagrad, CpuEngine, FeatureSpec, TableSpec
 from trainer.tables.engine import ChangedRows
 from trainer.tables.kernels.layout import TableOrigin
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.servers.row_messages import RowGradients, RowNumbers
-from trainer.tables.routes.servers.table_documents import held_tables
+from trainer.tables.routes.servers.table_documents import held_pruning, held_tables
 from trainer.tables.stores.hashed.limits import TableLimits
 
 MIB, DIM = 1 << 20, 16
@@ -39,6 +42,20 @@ def held(*tables: TableSpec, limits=None):
 def change(rows: HeldRows, first: int, count: int, number: int) -> None:
     numbers = RowNumbers(np.arange(first, first + count), np.array([count]))
     rows.update([(0, RowGradients(numbers, np.ones(1, np.float32), np.ones(count * DIM, np.float32)), 0)], number)
+
+
+def test_the_room_of_pruned_tables_is_what_their_memory_takes(tmp_path):
+    """Also of groups of which one has many more places than the others."""
+    sizes, groups = [9_000, *[64] * 30], [RowGroup((0,), 8_000), *(RowGroup((k,), 8) for k in range(1, 31))]
+    tables = [(table(size, str(k)), TableOrigin(str(k))) for k, size in enumerate(sizes)]
+    pruned = held_tables(tables, 3, None, held_pruning(PruningOptions(0.5), groups))
+    rows = HeldRows(tmp_path)
+    rows.open(pruned, 1)
+    fixed = ("undo", "made_updates", "tables.json")
+    taken = sum(one.stat().st_size for one in tmp_path.iterdir() if not one.name.startswith(fixed))
+    needed = sum(pruned_space(pruned.pruning, pruned).values())
+    files = len(list(tmp_path.iterdir()))
+    assert 0.7 * needed < taken < needed + files * mmap.PAGESIZE
 
 
 def test_tables_without_room_are_refused_with_what_they_need_and_smaller_ones_are_opened(tmp_path):

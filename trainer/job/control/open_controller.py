@@ -75,7 +75,7 @@ def open_controller(
         settings: of the job.
         publisher: of its commits.
         controller_settings: of the controller.
-        newest: the newest intact commit in storage, from which a job goes on whose log is of another release; None: trust the log.
+        newest: the newest intact commit in storage, from which a job with the log of another release goes on; None: trust the log.
         used_attempt: the highest attempt with parts in storage.
         data: the units to train, if they are known.
         address: where to listen.
@@ -89,9 +89,7 @@ def open_controller(
         job_id, release = controller_settings.job, settings.release
         earlier = None if newest is None else look_at_log(files.log, job=job_id, release=release)
         if earlier is not None:
-            _LOG.info(
-                "release %s has written the log of the job, which goes on from its newest commit", earlier.release
-            )
+            _LOG.info("release %s has written the log, and the job goes on from its newest commit", earlier.release)
             before, used_attempt = None, max(used_attempt, earlier.attempt)
             number = 1 + max(earlier.lease, _last_lease(files))
         else:

@@ -22,7 +22,7 @@ from trainer.run.weights.saved_tables import parted_sections, state_arrays, tabl
 from trainer.run.weights.served_weights import ServedTables
 from trainer.servers.job_moves import JobMoves, copy_tables
 from trainer.servers.run_servers import RunServers
-from trainer.tables.engine import TableState
+from trainer.tables.engine import TableState, in_memory
 from trainer.tables.hot_figures import HotFigures
 from trainer.tables.routes.exchange import Exchange
 from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
@@ -158,7 +158,7 @@ class ServedHostWeights(HostWeights):
         for kind, name, state in self._empty():
             kinds = table_arrays(kind, name, 0, state.weights.shape[1], state.slots.shape[1])
             found.append(PartedArrays(kinds, iter([(state.rows, state.weights, state.slots)])))
-            found += parted_sections(kind, name, state.sections)
+            found += parted_sections(kind, name, in_memory(state.sections).by_rows)
         return tuple(found)
 
     def end_tables(self) -> None:

@@ -26,7 +26,7 @@ def shard_arrays(kind: str, tables: ShardedTables) -> dict[str, Array]:
 def parted_shards(kind: str, tables: ShardedTables, most_bytes: int) -> list[PartedArrays]:
     """The arrays of the parts that this core saves, as they are now, to be read while training goes on.
 
-    Rank 0 saves the sections that are equal on all cores.
+    The first core of a table saves the sections that are alike on all of its cores.
     """
     snapshot = tables.begin_part_snapshot(most_bytes=most_bytes)
     found = []
@@ -34,7 +34,7 @@ def parted_shards(kind: str, tables: ShardedTables, most_bytes: int) -> list[Par
         part, count = tables.parts.parts[p], snapshot.counts[p]
         columns, number = part.slice_.columns, tables.parts.slice_number(p)
         kinds = table_arrays(kind, part.table.name, count, columns, len(part.slots), number)
-        found += parted_table(snapshot, p, kinds, kind, part.table.name, with_others=tables.rank == 0)
+        found += parted_table(snapshot, p, kinds, kind, part.table.name, with_others=_saves_shared(tables, p))
     return found
 
 
@@ -52,6 +52,11 @@ def shard_states(arrays: Mapping[str, Array], kind: str, tables: ShardedTables) 
         states[p] = TableState(rows, weights, slots, sections.get(table, NO_SECTIONS))
         check_sections(table, states[p], tables.section_names(p))
     return states
+
+
+def _saves_shared(tables: ShardedTables, p: int) -> bool:
+    """Whether this core saves what is alike on all cores of a part's table."""
+    return tables.rank == tables.parts.parts[p].slice_.cores[0] and tables.parts.slice_number(p) in (None, 0)
 
 
 def _names(kind: str, tables: ShardedTables, p: int) -> list[str]:

@@ -18,7 +18,7 @@ from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes
 from trainer.run.preparation.job_plan import JobPlan, check_shuffled, plan_job
 from trainer.run.preparation.preparation import PreparedRun
-from trainer.run.weights.run_partition import check_pruned_hosts
+from trainer.run.weights.run_partition import check_pruned_hosts, check_pruned_servers
 from trainer.run.weights.saved_run import SavedRun
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
@@ -109,8 +109,11 @@ def make_job(
     Raises :class:`~transforms.errors.StorageError`, :class:`RunMismatch` for the files of a job of another run, and
     :class:`~trainer.errors.ConfigError` for pruned tables of which a host, or a server, would have no place.
     """
-    holders = settings.most_hosts if servers is None else len(servers.addresses)
-    check_pruned_hosts(prepared.layout, prepared.config, prepared.head, holders)
+    model = prepared.layout, prepared.config, prepared.head
+    if servers is None:
+        check_pruned_hosts(*model, settings.most_hosts, partition)
+    else:
+        check_pruned_servers(*model, len(servers.addresses), server_plan)
     run_dir = prepared.config.run_dir
     bucket_run = run_dir if is_gcs(run_dir) else ""
     _check_run(files, bucket_run)

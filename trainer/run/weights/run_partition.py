@@ -7,10 +7,12 @@ from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
 from trainer.planning.plan import PartitionPlan, TablePlan, cyclic_plan
+from trainer.run.weights.one_engine import joined_features, joined_options
 from trainer.run.weights.run_state import linear_features
 from trainer.run.weights.saved_run import SavedRun
 from trainer.tables.routes.partitioned.pruned_groups import groups_on
 from trainer.tables.routes.partitioned.table_parts import TableParts
+from trainer.tables.routes.servers.pruned_servers import server_groups
 from trainer.tables.spec import tables_of
 from trainer.tables.stores.pruned.rows import groups_of
 
@@ -56,14 +58,30 @@ def check_fixed_hosts(hosts: int, least_hosts: int, caught_up_hosts: int, *, whe
                               allowed=str(hosts), next_step=f"leave {option} out")  # fmt: skip
 
 
-def check_pruned_hosts(layout: InputLayout, config: TrainConfig, head: AnyHead, hosts: int) -> None:
-    """Raise :class:`ConfigError` for a pruned table that has fewer places than there are hosts or servers."""
+def check_pruned_hosts(
+    layout: InputLayout, config: TrainConfig, head: AnyHead, hosts: int, plan: PartitionPlan | None = None
+) -> None:
+    """Raise :class:`ConfigError` for pruned tables of which a host would have rows and no place.
+
+    ``plan``: of the deep part; None: rows are spread over the hosts, as those of the linear part.
+    """
     if config.pruning is None or not layout.features:
         return
-    parts_of_model = ((config.deep, layout.features), (config.linear, linear_features(layout, config, head)))
-    for features in [features for is_used, features in parts_of_model if is_used]:
-        tables = tables_of(features)
-        groups_on(TableParts(tables, hosts, None), groups_of(tables, config.pruning), 0)
+    linear = linear_features(layout, config, head)
+    for is_used, features, by in ((config.deep, layout.features, plan), (config.linear, linear, None)):
+        if is_used:
+            tables = tables_of(features)
+            groups_on(TableParts(tables, hosts, by), groups_of(tables, config.pruning), 0)
+
+
+def check_pruned_servers(
+    layout: InputLayout, config: TrainConfig, head: AnyHead, servers: int, plan: PartitionPlan | None = None
+) -> None:
+    """As :func:`check_pruned_hosts`, for servers, and a plan of their tables."""
+    if config.pruning is not None and layout.features:
+        pruning = joined_options(layout, config, head).pruning
+        assert pruning is not None
+        server_groups(tables_of(joined_features(layout, config, head)), servers, plan, pruning)
 
 
 def check_stored(plan: PartitionPlan, saved: SavedRun | None) -> None:

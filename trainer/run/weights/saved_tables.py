@@ -10,7 +10,15 @@ from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, array_name, table
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.checkpoints.table_sections import section_name, section_of
 from trainer.errors import NonFiniteLoss, TornCheckpoint
-from trainer.tables.engine import NO_SECTIONS, ChangedRows, SavedTables, TableSections, TablesSnapshot, TableState
+from trainer.tables.engine import (
+    NO_SECTIONS,
+    ChangedRows,
+    RowSection,
+    SavedTables,
+    TableSections,
+    TablesSnapshot,
+    TableState,
+)
 from trainer.tables.optimizers import slot_width
 from transforms.arrays import Array
 
@@ -114,20 +122,25 @@ def parted_tables(
     return found
 
 
-def parted_sections(kind: str, table: str, sections: TableSections) -> list[PartedArrays]:
-    """What a table has beside its rows, each array as one piece."""
-    arrays = section_arrays(kind, table, sections)
-    return [PartedArrays((ArrayKind(name, str(one.dtype), one.shape),), iter([(one,)])) for name, one in arrays.items()]
+def parted_sections(kind: str, table: str, sections: Mapping[str, RowSection]) -> list[PartedArrays]:
+    """What a table has by rows beside its own."""
+    return [
+        PartedArrays(
+            table_arrays(f"{kind}-{name}", table, one.count, one.dim, one.slot_dim),
+            ((part.rows, part.weights, part.slots) for part in one.parts()),
+        )
+        for name, one in sections.items()
+    ]
 
 
 def parted_table(
     snapshot: TablesSnapshot, t: int, kinds: tuple[ArrayKind, ...], kind: str, table: str, *, with_others: bool = True
 ) -> list[PartedArrays]:
-    """A table of a snapshot, and its sections; ``with_others``: also the sections without rows, which are equal on all hosts."""
+    """A table of a snapshot, and its sections; ``with_others``: also the sections without rows, which are alike on all hosts."""
     sections, count = snapshot.sections(t), snapshot.counts[t]
     beside = tuple(ArrayKind(section_name(kind, one, table), "int64", (count,)) for one in sections.beside)
     found = [PartedArrays((*kinds, *beside), finite_parts(snapshot, t, f"{kind} table {table}"))]
-    found += parted_sections(kind, table, TableSections(sections.by_rows))
+    found += parted_sections(kind, table, sections.by_rows)
     for name, one in sections.arrays.items():
         if not (with_others or one.is_own):
             continue

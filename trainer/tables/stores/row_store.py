@@ -97,7 +97,7 @@ class KeptSnapshot(Protocol):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The changed rows of each table."""
+        """The changed rows of each table; of pruned ones those of each of their saved parts."""
 
     @property
     def sizes(self) -> Array:

@@ -24,9 +24,11 @@ from trainer.errors import ConfigError
 from trainer.job.launch.job_spec import ServersSpec
 from trainer.job.launch.resharded_run import reshard_run
 from trainer.job.launch.run_comparison import run_differences
-from trainer.planning.plan import PartitionPlan
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+from trainer.run.weights.run_partition import check_pruned_hosts, check_pruned_servers
 from trainer.scheduling.transitions import JobState
 from trainer.serving.trained import load_trained
+from trainer.tables.spec import TableSpec, tables_of
 
 pytest.importorskip("tensorflow")
 OPTIONS = {
@@ -84,6 +86,46 @@ def test_hosts_share_rows_and_places(tmp_path):
 
 
 @pytest.mark.slow
+def test_hosts_by_a_plan_have_whole_tables_and_blocks(tmp_path):
+    """Bit for bit although a host is killed; by the plan, by another after resharding, and in one process a run goes on from a commit."""
+    run, begun = tmp_path / "killed", tmp_path / "begun"
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
+        tables = tables_of(prepare(warehouse, run, **OPTIONS).layout.features)
+        plan, other = (
+            PartitionPlan(2, tuple(_placed(k + first, one) for k, one in enumerate(tables))) for first in (0, 1)
+        )
+        run_job(warehouse, tmp_path / "calm", settings(2), unit_rows=300, plan=plan, **OPTIONS)
+        run_killed(run, launch(warehouse, run, settings(2, most_restarts=9), unit_rows=300, plan=plan, **OPTIONS))
+        assert run_differences(run, tmp_path / "calm") == ()
+        verify_commit(open_run(run), newest(run).name)
+        assert newest(run).partition == plan
+        assert_pruned(newest(run).arrays)
+        copy_begun(run, begun)
+        reshard_run(str(begun), 2, other, tmp_path / "other")
+        assert (
+            run_job(warehouse, tmp_path / "other", settings(2), unit_rows=300, plan=other, **OPTIONS).state
+            is JobState.DONE
+        )
+        shutil.copytree(begun, tmp_path / "without")
+        assert run_job(warehouse, tmp_path / "without", settings(3), unit_rows=300, **OPTIONS).state is JobState.DONE
+        shutil.copytree(begun, tmp_path / "alone")
+        train_alone(warehouse, tmp_path / "alone", **OPTIONS)
+        for name in ("other", "without", "alone"):
+            assert prepare(warehouse, tmp_path / name, **OPTIONS).summary().exact
+            assert_pruned(newest(tmp_path / name).arrays)
+
+
+def _placed(number: int, table: TableSpec) -> TablePlan:
+    """A whole table on the second host, blocks on both, and rows by remainders, in turn."""
+    rows = table.vocabulary_size
+    return _by(table, *(((1,), ()), ((1, 0), (rows // 3, rows)), ((0, 1), ()))[number % 3])
+
+
+def _by(table: TableSpec, cores: tuple[int, ...], blocks: tuple[int, ...] = ()) -> TablePlan:
+    return TablePlan(table.name, table.vocabulary_size, table.dim, (Slice(0, table.dim, cores, blocks),))
+
+
+@pytest.mark.slow
 def test_hosts_train_pruned_tables_of_servers(tmp_path):
     """Bit for bit although a host is killed; without servers, on other numbers of them and in one process a run goes on from a commit."""
     with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse, thread_servers(5) as servers:
@@ -114,6 +156,36 @@ def test_hosts_without_a_place_are_refused_before_training_begins(tmp_path):
         launch(warehouse, tmp_path / "run", settings(len(names)), **few)
         with pytest.raises(ConfigError, match="must be at least one for each host"):
             launch(warehouse, tmp_path / "other", settings(len(names) + 1), **few)
+        assert not (tmp_path / "other").exists()
+
+
+def test_places_are_counted_where_a_plan_has_the_rows(tmp_path):
+    """A plan may leave a host or server without rows, which needs no place then, or with few rows, which have no share of the places."""
+    with make_warehouse(tmp_path / "warehouse", hours=1, rows=50) as warehouse:
+        model = prepare(warehouse, tmp_path / "run", **OPTIONS)
+        tables = tables_of(model.layout.features)
+        few = {
+            **OPTIONS,
+            "linear": False,
+            "pruning": {"groups": [{"tables": [one.name for one in tables], "rows": len(tables)}]},
+        }
+        prepared = prepare(warehouse, tmp_path / "run", **few)
+        many = len(tables) + 1
+        whole = PartitionPlan(many, tuple(_by(one, (0,)) for one in tables))
+        launch(warehouse, tmp_path / "run", settings(many), plan=whole, **few)
+        of_model = prepared.layout, prepared.config, prepared.head
+        check_pruned_servers(*of_model, many, whole)
+        uneven = PartitionPlan(
+            2, (_by(tables[0], (0, 1), (1, tables[0].vocabulary_size)), *(_by(one, (1,)) for one in tables[1:]))
+        )
+        check_pruned_hosts(*of_model, 2)
+        check_pruned_servers(*of_model, 2)
+        with pytest.raises(ConfigError, match="must be at least one for each host"):
+            launch(warehouse, tmp_path / "other", settings(2), plan=uneven, **few)
+        with pytest.raises(ConfigError, match="must be at least one for each host"):
+            check_pruned_servers(*of_model, 2, uneven)
+        with pytest.raises(ConfigError, match="must be at least one for each host"):
+            check_pruned_servers(*of_model, many)
         assert not (tmp_path / "other").exists()
 
 

@@ -11,14 +11,14 @@ from trainer.errors import ConfigError
 from trainer.options.pruning import PruningOptions
 from trainer.planning.plan import PartitionPlan
 from trainer.tables.batches import IdBatch, part_of
-from trainer.tables.engine import ChangedRows, SnapshotSections, TableSections, TableState
+from trainer.tables.engine import ChangedRows, SnapshotSections, TableState
 from trainer.tables.kernels.threads import Team
 from trainer.tables.optimizers import slot_width
 from trainer.tables.routes.bag_tables import BagTables
 from trainer.tables.routes.partitioned.core_threads import CoreThreads
 from trainer.tables.routes.partitioned.sharded_tables import Asked, ShardedTables, ShardSnapshot
 from trainer.tables.routes.partitioned.static_buffers import StackTraffic, StaticBuffers
-from trainer.tables.routes.partitioned.table_parts import TableParts, join_sections
+from trainer.tables.routes.partitioned.table_parts import TableParts, join_row_sections, join_sections
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.spec import FeatureSpec
 from trainer.tables.stores.dense.snapshot import RANGE_BYTES
@@ -188,7 +188,7 @@ class PartitionedSnapshot:
     def sections(self, t: int) -> SnapshotSections:
         """See :meth:`TablesSnapshot.sections <trainer.tables.engine.TablesSnapshot.sections>`."""
         found = [core.sections(self.parts.of_table(t)[0]) for core in self.cores]
-        return replace(found[0], by_rows=join_sections([TableSections(one.by_rows) for one in found]).by_rows)
+        return replace(found[0], by_rows=join_row_sections([one.by_rows for one in found]))
 
     def capture(self, t: int, first: int, stop: int) -> TableState:
         """The changed rows of a table from ``first`` to ``stop``."""

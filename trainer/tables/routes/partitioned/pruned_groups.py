@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainer.errors import ConfigError
+from trainer.options.combinations import Setup, check_setup
 from trainer.planning.row_groups import RowGroup, groups_of_host
 from trainer.tables.routes.partitioned.table_parts import TableParts
 
@@ -14,8 +14,6 @@ def groups_on(parts: TableParts, groups: Sequence[RowGroup], core: int) -> tuple
 
     Raises :class:`ConfigError` for groups that do not fit so many cores, and for copies and slices of tables.
     """
-    if parts.has_replicas or len(parts.parts) != len(parts.tables):
-        raise ConfigError("pruned tables must be spread by rows", where="pruning", value="a plan with copies or slices of columns",
-                          next_step="leave the plan out")  # fmt: skip
+    check_setup(Setup(pruned=True, plan=True, slices=parts.has_replicas or len(parts.parts) != len(parts.tables)))
     rows_on = [[part.row_count(one) for part in parts.parts] for one in range(parts.cores)]
     return groups_of_host(groups, rows_on, core)

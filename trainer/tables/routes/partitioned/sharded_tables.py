@@ -305,8 +305,10 @@ class ShardSnapshot:
 
     def sections(self, t: int) -> SnapshotSections:
         """See :meth:`TablesSnapshot.sections <trainer.tables.engine.TablesSnapshot.sections>`."""
-        found, number = self._own.sections(t), partial(self._parts[t].whole_rows, self._core)
-        return replace(found, by_rows=TableSections(found.by_rows).renumbered(number).by_rows)
+        found, part = self._own.sections(t), self._parts[t]
+        return replace(
+            found, by_rows={name: part.whole_section(self._core, one) for name, one in found.by_rows.items()}
+        )
 
     def capture(self, p: int, first_row: int, stop_row: int) -> ChangedRows | None:
         """The changed rows of a part between two rows of the whole table, or None if this core gives none of them."""

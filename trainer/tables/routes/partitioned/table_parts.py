@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
@@ -11,11 +11,11 @@ import numpy as np
 
 from trainer.errors import ConfigError
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
-from trainer.tables.engine import ChangedRows, TableSections, TableState
+from trainer.tables.engine import ChangedRows, RowSection, TableSections, TableState
 from trainer.tables.kernels.layout import TableOrigin
 from trainer.tables.optimizers import slot_width
 from trainer.tables.spec import TableSpec
-from trainer.tables.stores.dense.snapshot import rows_of_range
+from trainer.tables.stores.dense.snapshot import RANGE_BYTES, rows_of_range
 from transforms.arrays import Array
 
 CYCLIC, BLOCKS, REPLICATED = 0, 1, 2
@@ -142,6 +142,19 @@ class TablePart:
         begin, end = (min(max(-(-(row - first) // stride), 0), count) for row in (first_row, stop_row))
         return begin, end
 
+    def whole_section(self, core: int, own: RowSection) -> RowSection:
+        """A section of the rows on ``core``, with their numbers in the table."""
+
+        def read(first: int, stop: int) -> TableState:
+            begin, end = self.own_range(core, first, stop)
+            if begin == end:  # a server takes the range [0, 0) as the end of a part
+                return own.none()
+            found = own.read(begin, end)
+            return replace(found, rows=self.whole_rows(core, found.rows))
+
+        step = self.window_rows(own.dim + own.slot_dim, RANGE_BYTES)
+        return replace(own, rows=self.table.vocabulary_size, step=step, read=read)
+
 
 class TableParts:
     """The parts of ``tables`` on ``cores`` cores by a plan; None: every table's rows spread cyclically over all cores.
@@ -198,10 +211,22 @@ class TableParts:
 
 
 def join_sections(found: Sequence[TableSections]) -> TableSections:
-    """The sections of a table of which each core has some rows: their rows ascending; sections that are equal on all cores are taken from the first."""
+    """The sections of a table of which some cores have rows: their rows ascending; those that are alike on all of them are taken from the first one."""
     names = {name for one in found for name in one.by_rows}
     by_rows = {name: _join_rows([one.by_rows[name] for one in found if name in one.by_rows]) for name in sorted(names)}
-    return TableSections(by_rows, found[0].arrays)
+    return TableSections(by_rows, next((one.arrays for one in found if one.arrays), {}))
+
+
+def join_row_sections(found: Sequence[Mapping[str, RowSection]]) -> dict[str, RowSection]:
+    """The sections by rows of a table of which each core has some, range by range of the whole table."""
+    return {name: _join_section([one[name] for one in found]) for name in found[0]}
+
+
+def _join_section(found: Sequence[RowSection]) -> RowSection:
+    def read(first: int, stop: int) -> TableState:
+        return _join_rows([one.read(first, stop) for one in found])
+
+    return replace(found[0], count=sum(one.count for one in found), step=min(one.step for one in found), read=read)
 
 
 def _join_rows(parts: Sequence[TableState | ChangedRows]) -> TableState:

@@ -399,10 +399,15 @@ class _RemoteRows:
     def __init__(
         self, read: Callable[[int, int, int], ChangedRows], remote: RemoteTables, counts: tuple[int, ...] = ()
     ) -> None:
-        self._remote, self.counts, self._is_snapshot = remote, counts, bool(counts)
+        self._remote, self._of_parts, self._is_snapshot = remote, counts, bool(counts)
         self._read = read
         #: Parts that are not read yet. A snapshot with hashed or pruned tables is ended by its reader.
         self._left = set(range(len(remote.saved_parts)))
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The changed rows of each table of the snapshot."""
+        return self._of_parts[: len(self._remote.is_hashed)]
 
     def table(self, t: int) -> Iterator[ChangedRows]:
         """All changed rows of a part."""
@@ -419,7 +424,7 @@ class _RemoteRows:
 
     def sections(self, t: int) -> SnapshotSections:
         """See :meth:`TablesSnapshot.sections <trainer.tables.engine.TablesSnapshot.sections>`."""
-        return pruned_sections(self._remote, t) if self._is_snapshot else NO_SNAPSHOT_SECTIONS
+        return pruned_sections(self._remote, t, self._of_parts) if self._is_snapshot else NO_SNAPSHOT_SECTIONS
 
     def skip(self, t: int) -> None:
         """Leave out a part that is not read."""

@@ -7,35 +7,54 @@ its rows, and what a server that is killed goes on with depends on its own memor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from trainer.options.pruning import PruningOptions
-from trainer.planning.row_groups import RowGroup
-from trainer.tables.engine import NO_SNAPSHOT_SECTIONS, SnapshotSections, TableState, in_memory
+from trainer.planning.plan import PartitionPlan
+from trainer.planning.row_groups import RowGroup, renumbered
+from trainer.tables.engine import NO_SNAPSHOT_SECTIONS, PartedSection, RowSection, SnapshotSections, TableState
 from trainer.tables.kernels.threads import Team
 from trainer.tables.routes.partitioned.pruned_groups import groups_on
 from trainer.tables.routes.partitioned.table_parts import TableParts
 from trainer.tables.routes.servers.remote_tables import RemoteTables
+from trainer.tables.routes.servers.stacked_plan import width_order, with_stacks
 from trainer.tables.routes.servers.table_documents import HeldPruning, held_pruning
+from trainer.tables.spec import TableSpec
 from trainer.tables.stores.dense.snapshot import RANGE_BYTES
 from trainer.tables.stores.hashed.saved_history import LoadedHistory
 from trainer.tables.stores.pruned.history import (
     IMPORTANCE,
     LEFT,
     NUMBER_WORDS,
+    NUMBERS,
     PrunedHistory,
     kept_numbers,
+    numbers_array,
     read_histories,
     read_numbers,
 )
-from trainer.tables.stores.pruned.row_importance import chosen_of, scale_of
+from trainer.tables.stores.pruned.rows import groups_of
 from trainer.tables.stores.pruned.saved_rows import most_important
 from transforms.arrays import Array
 
 #: What a server loads: the number of one of its saved parts, the rows, and what a table has beside them.
 Loads: TypeAlias = Iterator[tuple[int, TableState, LoadedHistory | None]]
+
+
+def server_groups(
+    tables: Sequence[TableSpec], servers: int, plan: PartitionPlan | None, options: PruningOptions
+) -> tuple[RowGroup, ...]:
+    """The groups that the first of some servers has of ``tables``, in the order of messages.
+
+    Raises :class:`~trainer.errors.ConfigError` for a group of which a server with rows would have no place, and for slices and copies of tables.
+    """
+    order = width_order(tables)
+    stacked = [tables[t] for t in order]
+    parts = TableParts(stacked, servers, with_stacks(plan, stacked, servers))
+    return groups_on(parts, renumbered(groups_of(tables, options), order), 0)
 
 
 class PrunedServers:
@@ -82,11 +101,10 @@ class PrunedServers:
         assert held is not None
         for group in held.groups:
             every = [self._spread(server, t, important[t]) for t in group.tables]
-            chosen = (chosen_of(one, self._options, self._seed, history.kept.step, t)
-                      for t, one in zip(group.tables, every, strict=True))  # fmt: skip
-            scales = [scale_of(one, self._options, self._team) for one in chosen]
-            ranked = [values[own[t].rows] for t, values in zip(group.tables, every, strict=True)]
-            for t, kept in zip(group.tables, most_important([own[t] for t in group.tables], ranked, scales, group.rows), strict=True):  # fmt: skip
+            chosen = most_important(
+                group, [own[t] for t in group.tables], every, self._options, seed=self._seed, step=history.kept.step, team=self._team
+            )  # fmt: skip
+            for t, kept in zip(group.tables, chosen, strict=True):
                 own[t] = kept
         yield from ((p, one, history) for p, one in enumerate(own))
         yield from ((len(parts) + p, one, None) for p, one in enumerate(important))
@@ -102,26 +120,28 @@ class PrunedServers:
         return found
 
 
-def pruned_sections(remote: RemoteTables, t: int) -> SnapshotSections:
-    """What a pruned table had on a server beside its rows at the moment of the snapshot; of another table nothing."""
+def pruned_sections(remote: RemoteTables, t: int, counts: Sequence[int]) -> SnapshotSections:
+    """What a pruned table had on a server beside its rows at the moment of the snapshot, to be read later; of another table nothing.
+
+    ``counts``: the rows of each saved part.
+    """
     found = {
-        part.section: _read_part(remote, number)
+        part.section: RowSection(
+            counts[number], part.dim, part.slot_dim, part.rows, remote.rows_in(number, RANGE_BYTES), partial(_read_part, remote, number)
+        )
         for number, part in enumerate(remote.saved_parts)
         if part.table == t and part.section
-    }
+    }  # fmt: skip
     if not found:
         return NO_SNAPSHOT_SECTIONS
-    gain, step, rounds = read_numbers(next(remote.read_history(t, NUMBER_WORDS)))
-    importance = found[IMPORTANCE]
-    history = PrunedHistory(importance.rows, importance.weights[:, 0], gain, step, rounds, found.get(LEFT))
-    return in_memory(history.sections())
+    return SnapshotSections(found, arrays={NUMBERS: PartedSection("float64", (3,), _read_numbers(remote, t))})
 
 
-def _read_part(remote: RemoteTables, number: int) -> TableState:
-    """All rows of one of the parts of a snapshot."""
-    size, step = remote.rows_of(number), remote.rows_in(number, RANGE_BYTES)
-    found = [remote.read_snapshot(number, first, min(first + step, size)) for first in range(0, size, step)]
-    rows, weights, slots = (
-        np.concatenate([getattr(one, name) for one in found]) for name in ("rows", "weights", "slots")
-    )
-    return TableState(rows, weights, slots)
+def _read_part(remote: RemoteTables, number: int, first: int, stop: int) -> TableState:
+    """Some rows of one of the parts of a snapshot."""
+    found = remote.read_snapshot(number, first, stop)
+    return TableState(found.rows, found.weights, found.slots)
+
+
+def _read_numbers(remote: RemoteTables, t: int) -> Iterator[Array]:
+    yield numbers_array(*read_numbers(next(remote.read_history(t, NUMBER_WORDS))))

@@ -213,7 +213,7 @@ class RemoteTables:
             self._link.receive()
 
     def begin_snapshot(self, most_bytes: int) -> tuple[int, ...]:
-        """Begin a snapshot after all updates that were sent; returns the changed rows of each part."""
+        """Begin a snapshot after all updates that were sent; returns the rows of each of :attr:`saved_parts`."""
         assert not self._has_snapshot, "the rows of one snapshot must not be read as those of another: end it first"
         self.finish()
         if self._is_saving_old and self._saving is not None:
@@ -222,7 +222,7 @@ class RemoteTables:
         self._is_saving_old = False
         answer = self._save(Request(Kind.BEGIN_SNAPSHOT, messages.write_counts([most_bytes])), Kind.COUNTS)
         self._has_snapshot = True
-        return messages.read_counts(answer.body, len(self._tables))
+        return messages.read_counts(answer.body, len(self._saved))
 
     def read_snapshot(self, part: int, first: int, stop: int) -> ChangedRows:
         """The changed rows of a part from ``first`` to ``stop`` at the moment of the snapshot, as the server numbers them."""

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from trainer.errors import ConfigError
@@ -76,7 +77,7 @@ class HeldPruning:
     groups: tuple[RowGroup, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HeldTables:
     """The parts of all tables on a server.
 
@@ -98,7 +99,7 @@ class HeldTables:
             found["pruning"] = {"options": self.pruning.options.to_document(), "groups": groups}
         return found
 
-    @property
+    @cached_property  # requests to read and load ask for them
     def saved_parts(self) -> tuple[SavedPart, ...]:
         """What is saved and loaded of them, in its order: the parts, then what pruned ones have beside their rows."""
         return saved_parts([one.table for one in self.tables], None if self.pruning is None else self.pruning.options)
@@ -108,7 +109,7 @@ class HeldTables:
         """The limits of the hashed tables, by name."""
         return {one.table.name: one.limits for one in self.tables if one.limits is not None}
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Equal for equal tables: SHA-256 of the document."""
         return hashlib.sha256(json.dumps(self.to_document(), sort_keys=True).encode()).hexdigest()
@@ -197,12 +198,13 @@ def _read_group(document: object, held: Sequence[HeldTable], where: str) -> RowG
         raise DataError(
             "the tables of a group must ascend, and have one width and optimizer", where=where, value=str(tables)[:80]
         )
-    if type(rows) is not int or not 1 <= rows <= _MOST_PLACES:
+    most = min(sum(held[t].table.vocabulary_size for t in tables), _MOST_PLACES)
+    if type(rows) is not int or not 1 <= rows <= most:
         raise DataError(
-            "the rows of a group must be a whole number",
+            "the rows of a group must be a whole number, at most those of its tables",
             where=where,
             value=str(rows)[:80],
-            allowed=f"1 to {_MOST_PLACES}",
+            allowed=f"1 to {most}",
         )
     return RowGroup(tuple(tables), rows)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainer.options.combinations import Setup, check_setup
 from trainer.options.pruning import PruningOptions
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes, read_plan
@@ -93,10 +94,10 @@ class WorkerTables:
             pruning = None if document["pruning"] is None else PruningOptions.read(document["pruning"])
             if tables_of(features) != tuple(tables):
                 raise DataError("the tables of a worker must be those of its features, in their order")
+            check_setup(Setup(servers=True, workers=True, hashed=bool(held.limits), pruned=pruning is not None, plan=found_plan is not None,
+                              slices=found_plan is not None and not found_plan.has_whole_rows))  # fmt: skip
         except (InputError, TypeError, UnicodeError) as error:
             raise DataError("the tables of a worker must be those of an engine", value=str(error)[:200]) from None
-        if held.limits and found_plan is not None:
-            raise DataError("hashed tables of a worker must be placed without a plan", value=", ".join(held.limits))
         return cls(tuple(features), held.seed, found_plan, staleness, document["batches"], wire, held.limits, pruning)
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from trainer.errors import ConfigError
+from trainer.options.combinations import Setup, check_setup
 from trainer.options.hashed import MOST_PLACES, HashedOptions
 from trainer.tables.spec import TableSpec
 from trainer.tables.stores.hashed.options import HashedTable, bytes_per_row
@@ -66,9 +67,7 @@ def divided_limits(
     for name in limits:
         if name not in names:
             raise ConfigError("a hashed table must be one of the engine's", value=name, allowed=", ".join(names))
-    if limits and is_planned:
-        raise ConfigError("hashed tables must be placed without a plan", where=", ".join(limits), value="a partition plan",
-                          next_step="leave --plan out: their ids are spread over all servers or hosts")  # fmt: skip
+    check_setup(Setup(hashed=bool(limits), plan=is_planned))
     found = {name: one.divided(owners, name) for name, one in limits.items()}
     for table in tables:
         if table.name in found:

@@ -34,8 +34,7 @@ class Addresses:
         address: int32, the place of each row in its group, or :data:`NO_PLACE`.
         group_of: int64, the group of each table.
         zero_row: int32, the row of zeros of each table's group.
-        free: int32 [groups, most rows], the places of each group that no row has, the next one last.
-        free_rows: int64, how many each group has.
+        free_rows: int64, how many places of each group no row has.
         version: another number after rows have lost their places.
     """
 
@@ -46,13 +45,12 @@ class Addresses:
             self.group_of[list(group.tables)] = g
         self.rows = np.array([group.rows for group in groups], np.int64)
         self.zero_row = self.rows[self.group_of].astype(np.int32)
-        self._most = int(self.rows.max())
+        self._first_free = np.cumsum(self.rows) - self.rows
         self._memory = memory
         self._address = memory.array("address", int(self.first_row[-1]), np.int32)
-        self._free = memory.array("free", len(groups) * self._most, np.int32)
+        self._free = memory.array("free", int(self.rows.sum()), np.int32)
         self._free_rows = memory.array("free_rows", len(groups), np.int64)
         self.address, self.free_rows = self._address.values, self._free_rows.values
-        self.free = self._free.values.reshape(len(groups), self._most)
         self.version = 0
         if memory.is_fresh:
             self.clear()
@@ -61,27 +59,33 @@ class Addresses:
         """Take the places of all rows."""
         self.address[:] = NO_PLACE
         for g, rows in enumerate(self.rows.tolist()):
-            self.free[g, :rows] = np.arange(rows)[::-1]
+            self._of_group(g)[:] = np.arange(rows)[::-1]
         self.free_rows[:] = self.rows
         self.version += 1
 
     def are_whole(self) -> bool:
-        """Whether each place of a group is that of one of its rows or a free one, by their numbers."""
-        placed = np.zeros(len(self.rows), np.int64)
-        for t, g in enumerate(self.group_of.tolist()):
-            own = self.of_table(t)
-            if len(own) and not (int(own.min()) >= NO_PLACE and int(own.max()) < self.rows[g]):
-                return False
-            placed[g] += np.count_nonzero(own >= 0)
-        if (self.free_rows < 0).any() or (placed + self.free_rows != self.rows).any():
+        """Whether each place of a group is that of one of its rows, or a free one."""
+        if (self.address < NO_PLACE).any() or (self.free_rows < 0).any() or (self.free_rows > self.rows).any():
             return False
-        free = [self.free[g, :count] for g, count in enumerate(self.free_rows.tolist())]
-        return all(((one >= 0) & (one < rows)).all() for one, rows in zip(free, self.rows.tolist(), strict=True))
+        for g, rows in enumerate(self.rows.tolist()):
+            taken = np.zeros(rows, bool)
+            tables = [self.of_table(t) for t in np.flatnonzero(self.group_of == g).tolist()]
+            for places in (*(one[one >= 0] for one in tables), self.free(g)):
+                if len(places) and (int(places.min()) < 0 or int(places.max()) >= rows):
+                    return False
+                taken[places] = True
+            counted = sum(np.count_nonzero(one >= 0) for one in tables) + int(self.free_rows[g])
+            if counted != rows or not taken.all():
+                return False
+        return True
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes of addresses and free places."""
-        return int(self.address.nbytes + self.free.nbytes)
+    def free(self, g: int) -> Array:
+        """The places of a group that no row has, int32, the next one last."""
+        return self._of_group(g)[: int(self.free_rows[g])]
+
+    def _of_group(self, g: int) -> Array:
+        first = int(self._first_free[g])
+        return self._free.values[first : first + int(self.rows[g])]
 
     def of_table(self, t: int) -> Array:
         """The addresses of a table's rows."""
@@ -102,9 +106,9 @@ class Addresses:
         """Take the places of rows of a table, each of which has one."""
         g, own = int(self.group_of[t]), self.of_table(t)
         start = int(self.free_rows[g])
-        self._free.keep(np.array([g * self._most + start]), len(rows))
+        self._free.keep(self._first_free[g : g + 1] + start, len(rows))
         self._keep(t, rows)
-        self.free[g, start : start + len(rows)] = own[rows]
+        self._of_group(g)[start : start + len(rows)] = own[rows]
         self.free_rows[g] += len(rows)
         own[rows] = NO_PLACE
         self.version += 1
@@ -113,7 +117,7 @@ class Addresses:
         """Give rows of a table that have no place free ones, in their order; returns the places, int64. There must be enough."""
         g, count = int(self.group_of[t]), len(rows)
         left = int(self.free_rows[g]) - count
-        places = self.free[g, left : left + count][::-1].astype(np.int64)
+        places = self._of_group(g)[left : left + count][::-1].astype(np.int64)
         self._keep(t, rows)
         self.free_rows[g] = left
         self.of_table(t)[rows] = places

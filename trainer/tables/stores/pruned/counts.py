@@ -10,7 +10,7 @@ class PruningCounts:
     """The figures of a pruned engine.
 
     Attributes:
-        hits, misses: looked-up ids of rows with a place, and of others, which were read as zeros.
+        hits, misses: looked-up ids of rows with a place, or with the initial values of a row that takes one; and of others, which were read as zeros.
         moved_rows: rows that got the place of another one.
         round_secs: the seconds of all rounds.
         check_secs: those of all samples.

@@ -94,11 +94,6 @@ class GroupRows:
             self.values.row_state[self.of_groups.row_base + self._addresses.rows] = CHANGED
         self._snapshot = None
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all values."""
-        return sum(int(one.nbytes) for one in self.values)
-
     @contextmanager
     def changing(self, bags: Bags, group_of: Array) -> Iterator[None]:
         """While rows change: an undo log keeps them, and a snapshot what it has not read. ``group_of``: the group of each feature of ``bags``."""

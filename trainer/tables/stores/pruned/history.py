@@ -49,7 +49,7 @@ class PrunedHistory:
         by_rows = {IMPORTANCE: TableState(self.rows, self.importance.reshape(-1, 1), no_slots)}
         if self.left is not None:
             by_rows[LEFT] = self.left
-        return TableSections(by_rows, {NUMBERS: np.array([self.gain, self.step, self.rounds], np.float64)})
+        return TableSections(by_rows, {NUMBERS: numbers_array(self.gain, self.step, self.rounds)})
 
     @classmethod
     def read(cls, table: str, sections: TableSections) -> PrunedHistory | None:
@@ -95,6 +95,11 @@ def read_histories(tables: Sequence[TableSpec], state: Mapping[str, TableState])
     if len(known) > 1:
         raise TornCheckpoint("all pruned tables must have the importance of one step", value=sorted(known)[:4])
     return found
+
+
+def numbers_array(gain: float, step: int, rounds: int) -> Array:
+    """The numbers of pruned tables as their section has them."""
+    return np.array([gain, step, rounds], np.float64)
 
 
 def kept_numbers(gain: float, step: int, rounds: int) -> KeptHistory:

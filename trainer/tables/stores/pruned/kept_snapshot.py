@@ -52,7 +52,7 @@ class PrunedSnapshot:
         self._values: list[tuple[Array, ...]] = []
         for p, count in enumerate(head[_COUNTS:].tolist()):
             self._take(p, count, None if found is None else found[p])
-        self.counts = tuple(len(rows) for rows, part in zip(self._rows, parts, strict=True) if not part.section)
+        self.counts = tuple(map(len, self._rows))
         head[_IS_READY] = 1
 
     @staticmethod

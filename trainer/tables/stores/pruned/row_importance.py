@@ -80,11 +80,6 @@ class RowImportance:
         self._gain.keep_all()
         self._gain.values[0] = gain
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all values."""
-        return int(self._of_rows.nbytes + self._of_places.nbytes)
-
     def keep(self, places: Array, rows: Array) -> None:
         """Before the importance of places, of all groups, and of rows, of all tables, changes."""
         self._places.keep(places, 1)

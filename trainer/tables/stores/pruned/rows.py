@@ -129,31 +129,12 @@ class PrunedRows:
         self._numbers.values[:] = 0
         self.counts = PruningCounts()
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes of values, addresses and importance."""
-        return self.places.nbytes + self.overhead_bytes
-
-    @property
-    def overhead_bytes(self) -> int:
-        """The bytes of addresses and importance."""
-        return self.addresses.nbytes + self.importance.nbytes
-
-    def place_rows(self, t: int, rows: Array) -> None:
-        """Give rows of a table that have none free places, with their initial values. There must be enough."""
-        self._assign(t, rows, self.addresses.place(t, rows))
-        self.addresses.version += 1
-
     def place_new(self, t: int, ids: Array) -> None:
-        """Give free places to the first distinct ``ids`` of a table that have none, as far as there are some."""
+        """Give free places, with their initial values, to the first distinct ``ids`` of a table that have none, as far as there are some."""
         rows, places = self.addresses.place_new(t, ids)
         if len(rows):
-            self._assign(t, rows, places)
-
-    def _assign(self, t: int, rows: Array, places: Array) -> None:
-        """Give rows of a table their initial values at these places; their importance comes along."""
-        self.places.write(t, places, self.starts.initial(t, rows))
-        self.importance.carry(t, rows, places)
+            self.places.write(t, places, self.starts.initial(t, rows))
+            self.importance.carry(t, rows, places)
 
     def end_step(self) -> None:
         """An update has been made. Then a round may begin."""
@@ -181,15 +162,6 @@ class PrunedRows:
         """The groups without free places for further rows: in others a row gets one when it is looked up."""
         free = self.addresses.free_rows.tolist()
         return [group for g, group in enumerate(self.groups) if not free[g] and group.rows < self._group_sizes[g]]
-
-    def importance_of_rows(self, t: int) -> Array:
-        """A copy of the importance of all rows of a table."""
-        return self.importance.of(t, np.arange(self.tables[t].vocabulary_size))[0]
-
-    def set_importance(self, t: int, importance: Array) -> None:
-        """Replace the importance of all rows of a table, float32."""
-        self.importance.of_table(t)[:] = importance
-        self.importance.carry(t, *self.addresses.placed(t))
 
     def prune(self) -> None:
         """Give the places of all full groups to their most important rows, but those that the option ``spare_share`` leaves free."""
@@ -260,10 +232,11 @@ class PrunedRows:
         found: dict[int, tuple[Array, TableState]] = {}
         for group in self.groups:
             own = [state[self.tables[t].name] for t in group.tables]
-            chosen = [self.importance.chosen(t, self.step) for t in group.tables]
-            scales = [self.importance.scale(one) for one in chosen]
-            importance = [self.importance.of_table(t)[one.rows] for t, one in zip(group.tables, own, strict=True)]
-            for t, kept in zip(group.tables, most_important(own, importance, scales, group.rows), strict=True):
+            importance = [self.importance.of_table(t) for t in group.tables]
+            chosen = most_important(
+                group, own, importance, self.options, seed=self.seed, step=self.step, team=self.team
+            )
+            for t, kept in zip(group.tables, chosen, strict=True):
                 found[t] = self.addresses.place(t, kept.rows), kept
         self.places.load([found[t] for t in range(len(self.tables))])
         self.end_load()

@@ -88,12 +88,11 @@ class PrunedStore(PrunedRows):
         read_weights(bags, self.places.layout, self.places.values, out)
         free = self.addresses.free_rows.copy()
         if missing.any() and free.any():
-            before = int(free.sum())
             of, zero_rows = self.addresses.group_of, self.addresses.zero_row
             kernels.read_initial(batch.ids, batch.offsets, bags.ids, zero_rows, of, free, self.starts.layout, out)
-            missing = missing - (before - int(free.sum()))
-        self.counts.misses += int(missing.sum())
-        self.counts.hits += len(rows) - int(missing.sum())
+        zeros = int(missing.sum()) - int(self.addresses.free_rows.sum() - free.sum())
+        self.counts.misses += zeros
+        self.counts.hits += len(rows) - zeros
         return out
 
     def update_rows(

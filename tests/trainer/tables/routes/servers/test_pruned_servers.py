@@ -34,13 +34,17 @@ from tests.trainer.thread_exchange import on_hosts
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.options.pruning import PruningOptions
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+from trainer.run.weights.saved_tables import parted_tables, saved_states, state_arrays
 from trainer.servers.client_updates import Greeting, Mode
 from trainer.tables import SGD, CpuEngine, FeatureSpec, TableSpec
 from trainer.tables.routes.exchange import OneHost
+from trainer.tables.routes.partitioned import table_parts
 from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
 from trainer.tables.routes.partitioned.table_parts import TableParts
+from trainer.tables.routes.servers import pruned_servers
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.servers.frames import Kind
+from trainer.tables.routes.servers.remote_tables import RemoteTables
 from trainer.tables.routes.servers.stacked_plan import stacked_plan
 from trainer.tables.snapshot_states import state_of
 from trainer.tables.spec import tables_of
@@ -358,6 +362,57 @@ def test_one_server_is_one_host(servers):
         assert step(engine, batch, k) == step(tables, batch, k)
     same_states(engine.state(), tables.state())
     engine.close()
+
+
+@pytest.mark.parametrize("range_bytes", [16, 100, 1 << 20])
+@pytest.mark.parametrize("plan", [None, "blocks"])
+def test_a_saved_table_is_read_where_it_is_written(servers, monkeypatch, range_bytes, plan):
+    """Nothing in the thread that trains; importance and rows that have left come by ranges, as rows do, of the moment of the snapshot."""
+    monkeypatch.setattr(pruned_servers, "RANGE_BYTES", range_bytes)
+    monkeypatch.setattr(table_parts, "RANGE_BYTES", range_bytes)
+    asked: list[str] = []
+    for name in ("read_snapshot", "read_history"):
+        read = getattr(RemoteTables, name)
+        monkeypatch.setattr(RemoteTables, name, lambda self, *given, name=name, read=read: (asked.append(name), read(self, *given))[1])  # fmt: skip
+    engine = served(servers, 0.4, reset="restored", round_steps=2, plan=None if plan is None else blocks())
+    for k in range(8):
+        step(engine, popular_batch(k, shift=k // 2), k)
+    expected = engine.state()
+    assert len(expected["two"].sections.by_rows["left"].rows) > 0
+    asked.clear()
+    parted = parted_tables(lambda name: ("embedding", name), engine, 1 << 22)
+    assert asked == []
+    for k in range(8, 12):
+        step(engine, popular_batch(k, shift=k // 2), k)
+    saved, most = {}, 0
+    for one in parted:
+        pieces = [list(part) for part in one.parts]
+        most = max(
+            [most, *(4 * part[1].size for part in pieces if one.kinds[0].name.startswith("embedding-importance/"))]
+        )
+        for kind, *arrays in zip(one.kinds, *pieces, strict=True):
+            saved[kind.name] = np.concatenate([np.zeros((0, *kind.shape[1:]), kind.dtype), *arrays])
+            assert saved[kind.name].shape == kind.shape
+    engine.end_snapshot()
+    found, whole = (
+        saved_states(saved, "embedding"),
+        state_arrays(("embedding", name, one) for name, one in expected.items()),
+    )
+    assert {name: array.tobytes() for name, array in saved.items()} == {
+        name: array.tobytes() for name, array in whole.items()
+    }
+    assert found.keys() == expected.keys()
+    assert most <= SERVERS * max(range_bytes, 4)
+    engine.close()
+
+
+def blocks() -> PartitionPlan:
+    """Blocks of rows on all servers, the last ones first."""
+    cores = tuple(range(SERVERS))[::-1]
+    return PartitionPlan(SERVERS, tuple(
+        TablePlan(one.name, one.vocabulary_size, one.dim, (Slice(0, one.dim, cores, tuple(one.vocabulary_size * (k + 1) // SERVERS for k in cores[::-1])),))
+        for one in TABLES
+    ))  # fmt: skip
 
 
 @pytest.mark.parametrize("reset", ["zero", "restored"])

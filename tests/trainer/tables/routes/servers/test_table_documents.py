@@ -56,15 +56,18 @@ def helds(draw):
     if not draw(st.booleans()):
         return held_tables(tables, seed)
     options = PruningOptions(0.5, reset=draw(st.sampled_from(RESETS)), round_steps=draw(st.integers(0, 3)))
-    groups = [RowGroup((t,), draw(st.integers(1, 9))) for t in draw(st.permutations(range(len(tables))))]
+    groups = [RowGroup((t,), draw(st.integers(1, min(9, tables[t][0].vocabulary_size))))
+              for t in draw(st.permutations(range(len(tables))))]  # fmt: skip
     return held_tables(tables, seed, None, held_pruning(options, groups))
 
 
 @given(helds())
 def test_tables_are_read_as_they_were_written(held):
     found = read_held_tables(json.loads(json.dumps(held.to_document())))
+    assert found.saved_parts is found.saved_parts
     assert found == held
     assert found.digest == held.digest
+    assert found.saved_parts == held.saved_parts
 
 
 @given(helds(), helds())
@@ -147,7 +150,7 @@ def test_limits_of_a_document_are_refused(changes):
     [{"options": {"metric": "age"}}, {"options": {"groups": [{"tables": ["one"]}]}}, {"options": []}, {"groups": None}, {"groups": []},
      {"groups": [{"tables": [0]}]}, {"groups": [{"tables": [1], "rows": 3}]}, {"groups": [{"tables": [], "rows": 3}]},
      {"groups": [{"tables": [0, 0], "rows": 3}]}, {"groups": [{"tables": [0], "rows": 0}]}, {"groups": [{"tables": [0], "rows": True}]},
-     {"groups": [{"tables": [0], "rows": 1 << 31}]}, {"groups": [{"tables": [0], "rows": 3}] * 2}, {"more": 1}],
+     {"groups": [{"tables": [0], "rows": 1 << 31}]}, {"groups": [{"tables": [0], "rows": 11}]}, {"groups": [{"tables": [0], "rows": 3}] * 2}, {"more": 1}],
 )  # fmt: skip
 def test_the_pruning_of_a_document_is_refused(changes):
     held = held_of(one_table())
@@ -253,11 +256,15 @@ def test_tables_whose_sizes_wrap_around_are_refused(count):
         read_held_tables(document)
 
 
-def test_a_mutated_document_is_one_error_or_tables_that_can_be_held():
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_a_mutated_document_is_one_error_or_tables_that_can_be_held(is_pruned):
     """Whatever is read can be opened, or is refused: rows are read and updated without a crash."""
+    limits, pruning = {"1": TableLimits(5, 2), "4": TableLimits(9)}, None
+    if is_pruned:
+        limits, pruning = {}, held_pruning(PruningOptions(0.5), [RowGroup((k,), 5 + k) for k in range(len(OPTIMIZERS))])
     whole = held_tables(
         [(TableSpec(str(k), 10 + k, 4, one, "sum", INITIALIZERS[k % 5]), TableOrigin(str(k))) for k, one in enumerate(OPTIMIZERS)], 3,
-        {"1": TableLimits(5, 2), "4": TableLimits(9)},
+        limits, pruning,
     ).to_document()  # fmt: skip
     whole = json.loads(json.dumps(whole))
     opened = refused = 0
@@ -268,6 +275,9 @@ def test_a_mutated_document_is_one_error_or_tables_that_can_be_held():
             refused += 1
             continue
         assert read_held_tables(held.to_document()) == held
+        if held.pruning is not None:
+            sizes = [sum(held.tables[t].table.vocabulary_size for t in one.tables) for one in held.pruning.groups]
+            assert all(1 <= one.rows <= size for one, size in zip(held.pruning.groups, sizes, strict=True))
         if seed % 10:
             continue
         rows = HeldRows(None)

@@ -57,7 +57,11 @@ def worker_tables(draw):
         draw(st.integers(0, 65)),
         WireSettings(draw(st.sampled_from(IDS)), draw(st.sampled_from(VALUES))),
         hashed,
-        draw(st.sampled_from([None, PruningOptions(0.25, metric="gradient", groups=(GroupOptions(("table 0",), 3),))])),
+        None
+        if hashed
+        else draw(
+            st.sampled_from([None, PruningOptions(0.25, metric="gradient", groups=(GroupOptions(("table 0",), 3),))])
+        ),
     )
 
 
@@ -131,6 +135,24 @@ def changed(path: tuple, value: object) -> dict:
 def test_other_documents_are_refused(document):
     with pytest.raises(DataError):
         WorkerTables.read(document)
+
+
+def test_combinations_that_training_refuses_are_refused_with_the_same_words():
+    """A client need not be the command."""
+    limits, plan = {"one": TableLimits(5)}, stacked_plan(tables_of(FEATURES), 2)
+    first, *rest = plan.tables
+    copied = dataclasses.replace(plan, tables=(dataclasses.replace(first, is_replicated=True), *rest))
+    wrong = [
+        (WorkerTables(FEATURES, 3, plan, hashed=limits), "hashed tables must be placed without a plan"),
+        (WorkerTables(FEATURES, 3, hashed=limits, pruning=PruningOptions(0.5)), "hashed tables or pruned ones"),
+        (WorkerTables(FEATURES, 3, copied, pruning=PruningOptions(0.5)), "pruned tables must be placed by rows"),
+    ]
+    for one, words in wrong:
+        with pytest.raises(DataError, match="must be those of an engine") as raised:
+            WorkerTables.read(one.to_document())
+        assert words in raised.value.value
+    WorkerTables.read(WorkerTables(FEATURES, 3, copied).to_document())
+    WorkerTables.read(WorkerTables(FEATURES, 3, plan, pruning=PruningOptions(0.5)).to_document())
 
 
 def test_a_mutated_document_is_one_error_or_is_written_as_it_is_read():

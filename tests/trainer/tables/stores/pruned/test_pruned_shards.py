@@ -284,7 +284,7 @@ def test_what_does_not_fit_is_refused():
     plan = cyclic_plan([(one.name, one.vocabulary_size, one.dim) for one in TABLES], 1)
     copies = TableParts(TABLES, 1, plan)
     copies.has_replicas = True
-    with pytest.raises(ConfigError, match="pruned tables must be spread by rows"):
+    with pytest.raises(ConfigError, match="pruned tables must be placed by rows, blocks of rows or as wholes"):
         ShardedTables(FEATURES, seed=SEED, exchange=OneHost(), parts=copies, pruning=PruningOptions())
 
     def work(exchange: ThreadExchange):

@@ -85,7 +85,7 @@ def same_stores(one, two) -> None:
     assert one.addresses.address.tobytes() == two.addresses.address.tobytes()
     for g, free in enumerate(one.addresses.free_rows.tolist()):
         assert two.addresses.free_rows[g] == free
-        assert one.addresses.free[g, :free].tolist() == two.addresses.free[g, :free].tolist()
+        assert one.addresses.free(g).tolist() == two.addresses.free(g).tolist()
     for own, other in zip(one.places.values, two.places.values, strict=True):
         assert own.tobytes() == other.tobytes()
 
@@ -169,18 +169,20 @@ def test_reading_changes_nothing_and_shows_what_an_update_will_find(seeds, reset
     """A row that gets a place with the update of its batch was read with its initial values, and another one as zeros."""
     store = store_in(PrivateMemory(), reset=reset, budget=budget)
     whole = store_in(PrivateMemory(), budget=1.0)
+    read_before = zeros_before = 0
     for seed in seeds:
         rows, counts, gradients, lookups = asked_of(seed)
         before = store.places.values.weights.tobytes(), store.addresses.address.tobytes()
         found = store.read_rows(rows, counts).copy()
         assert before == (store.places.values.weights.tobytes(), store.addresses.address.tobytes())
         had = [store.addresses.of_table(t)[own].copy() for t, own in enumerate(np.split(rows, np.cumsum(counts)[:-1]))]
-        rounds = store.options.round_steps
+        counted, rounds = (store.counts.hits, store.counts.misses), store.options.round_steps
         if (store.step + 1) % rounds == 0:
             store._set_number(0, store.step + 1)  # no round: which places this update gives is looked at below
         store.update_rows([(rows, counts)], [gradients], lookups=[lookups])
-        at = 0
+        at, zeros = 0, 0
         for t, own in enumerate(np.split(rows, np.cumsum(counts)[:-1])):
+            zeros += int((store.addresses.of_table(t)[own] < 0).sum())
             for k, row in enumerate(own.tolist()):
                 values = found[at : at + DIMS[t]]
                 at += DIMS[t]
@@ -188,6 +190,9 @@ def test_reading_changes_nothing_and_shows_what_an_update_will_find(seeds, reset
                     is_placed = store.addresses.of_table(t)[row] >= 0
                     expected = whole.starts.initial(t, np.array([row])).weights[0]
                     assert values.tobytes() == (expected if is_placed else np.zeros_like(expected)).tobytes()
+        assert counted == (read_before + len(rows) - zeros, zeros_before + zeros)
+        zeros_before += zeros
+        read_before += len(rows) - zeros
 
 
 def test_updates_of_several_parts_are_those_of_one_client_and_readers_do_not_matter():
@@ -244,7 +249,9 @@ def test_a_kept_snapshot_is_of_its_moment(tmp_path, reset, is_resumed):
     for seed in range(14, 20):
         update(store, seed)
     assert store.counts.moved_rows
-    assert snapshot.counts == tuple(len(expected[one.name].rows) for one in TABLES)
+    by_rows = ("importance", "left") if reset == "restored" else ("importance",)
+    sections = [expected[one.name].sections.by_rows[section] for section in by_rows for one in TABLES]
+    assert snapshot.counts == (*(len(expected[one.name].rows) for one in TABLES), *(len(one.rows) for one in sections))
     other = loaded_from(snapshot, store)
     snapshot.close()
     same_states(other.state(), expected)
@@ -339,5 +346,5 @@ def test_damaged_memory_is_one_error_or_none(tmp_path, name):
             again.state()
         except DamagedMemory:
             refused += 1
-    if name in ("address", "free_rows", "gain"):
+    if name in ("address", "free", "free_rows", "gain"):
         assert refused
