@@ -274,7 +274,13 @@ def _launch(run: _Runs, run_dir: Path, servers: ServersSpec | None) -> tuple[Lau
     settings = _patient(job_settings(run.options))
     plan = plan_options(run.options, run.config)
     job = make_job(
-        prepared, JobFiles(run_dir), settings, home=run.warehouse.storage.home, options=plan, servers=servers
+        prepared,
+        JobFiles(run_dir),
+        settings,
+        home=run.warehouse.storage.home,
+        options=plan,
+        servers=servers,
+        wire_values=run.options.wire_values,
     )
     return job, prepared.planned_events
 

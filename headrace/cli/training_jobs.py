@@ -59,11 +59,13 @@ class JobOptions:
         hosts: its processes, at least one host.
         least_servers: with this number of parameter servers it goes on after preemption notices; 0: it waits for all.
         folder: with the job's files; empty: the run directory.
+        wire_values: how rows and gradients are encoded between hosts, see :class:`~trainer.tables.wire.settings.WireSettings`.
     """
 
     hosts: HostOptions
     least_servers: int = 0
     folder: str = ""
+    wire_values: str = "float32"
 
 
 #: Begins to watch the servers of a run.
@@ -217,6 +219,7 @@ class _Job:
             servers=self._servers,
             server_plan=self._server_plan,
             towers=self._towers,
+            wire_values=options.wire_values,
         )
         waits = options.hosts.wait_for_memos and bool(_missing(self._warehouse, self._solution))
         if waits:
@@ -417,7 +420,9 @@ def job_options(options: TrainOptions, folder: str = "") -> JobOptions | None:
     Raises :class:`InputError` for options that do not fit its number of hosts.
     """
     hosts = options.hosts.as_job()
-    return None if hosts is None else JobOptions(hosts, options.servers.least_servers, folder)
+    if hosts is None:
+        return None
+    return JobOptions(hosts, options.servers.least_servers, folder, options.servers.wire().values)
 
 
 def plan_options(options: JobOptions, config: TrainConfig) -> PlanOptions:

@@ -30,7 +30,7 @@ class Setup:
         least_hosts: whether a job may go on while some hosts are away.
         moves: whether tables are moved to other servers while the run trains.
         hot: whether the hot rows of tables on servers are in the memory of the process that trains.
-        rounded: whether rows and gradients are rounded on their way to and from servers.
+        rounded: whether rows and gradients are rounded on their way between hosts, or to and from servers.
     """
 
     hashed: bool = False
@@ -149,6 +149,18 @@ REFUSALS = (
             "tables on servers must be trained without towers",
             "towers say which host owns a table, and servers own all of them",
             "leave --towers or --servers out"),
+    Refusal(("wire_values",), lambda one: one.rounded and not one.servers and one.hosts < 2,
+            "rounded rows must be those of several hosts or of servers",
+            "one process sends its rows nowhere",
+            "leave --wire-values out, or give --hosts or --servers"),
+    Refusal(("towers", "wire_values"), lambda one: one.rounded and one.towers,
+            "rows and activations of towers must be sent as they are",
+            "not built: a tower joins the rows of several batches in one message, and values are rounded in blocks of one batch",
+            "leave --wire-values or --towers out"),
+    Refusal(("wire_values", "tpu"), lambda one: one.rounded and one.tpu,
+            "rows of TPUs must be sent as they are",
+            "the slice sends them, inside its program",
+            "leave --wire-values or --tpu out"),
     Refusal(("hot_rows",), lambda one: one.hot and not one.servers,
             "hot rows must be those of tables on parameter servers",
             "without servers all rows are in the memory of the processes that train: none of them crosses a network to be spared",

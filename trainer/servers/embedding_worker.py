@@ -16,13 +16,13 @@ from trainer.servers.row_server import Reply, Session
 from trainer.servers.server_status import ServerStatus
 from trainer.servers.session_roles import OF_WORKERS, SessionRole, check_allowed
 from trainer.tables.batches import IdBatch
-from trainer.tables.routes.servers.encoded_values import value_flag
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.servers.frames import Header, Kind, read_document, write_document
 from trainer.tables.routes.servers.server_link import Connect
 from trainer.tables.routes.workers import batch_messages as messages
 from trainer.tables.routes.workers.engine import joined_generation
 from trainer.tables.routes.workers.table_documents import MEMBERS, WorkerTables
+from trainer.tables.wire.encoded_values import value_flag
 from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 

@@ -20,13 +20,13 @@ from trainer.servers.session_roles import OF_SERVERS, SessionRole, check_allowed
 from trainer.tables.hashed_history import KeptHistory
 from trainer.tables.kernels.gradients import are_finite
 from trainer.tables.kernels.outputs import OutputPool
-from trainer.tables.routes.servers import encoded_values
 from trainer.tables.routes.servers import row_messages as messages
 from trainer.tables.routes.servers.frames import Header, Kind, read_object, write_document
 from trainer.tables.routes.servers.row_messages import RowGradients
 from trainer.tables.routes.servers.table_documents import read_held_tables
 from trainer.tables.stores.pruned.saved_parts import SavedPart
 from trainer.tables.stores.row_store import KeptSnapshot
+from trainer.tables.wire import encoded_values
 from trainer.wire.frames import Bytes
 from transforms.arrays import Array
 from transforms.errors import DataError
@@ -341,7 +341,7 @@ class RowServer:
             found = self._rows.fetch(numbers)
             flag = encoded_values.value_flag(header.flags)
             floats = encoded_values.floats_of_pieces(numbers.counts, self._rows.dims) if flag else []
-            space = encoded_values.take_bytes(self._memory, encoded_values.encoded_bytes(floats, flag))
+            space = self._memory.take_bytes(encoded_values.encoded_bytes(floats, flag))
             self._counts["fetches"] += 1
             self._counts["fetched_rows"] += len(numbers.rows)
         if flag:

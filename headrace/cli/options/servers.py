@@ -39,7 +39,6 @@ _OF_SERVERS = (
     "server_ca",
     "server_updates",
     "wire_ids",
-    "wire_values",
     "embedding_workers",
     "least_servers",
 )
@@ -111,7 +110,7 @@ class ServerOptions:
         str,
         typer.Option(
             metavar="float32|fp16|fp14",
-            help="Rows and gradients to and from servers: as they are, or rounded to 16 or 14 bits each.",
+            help="Rows and gradients between hosts, or to and from servers: as they are, or rounded to 16 or 14 bits each.",
             show_default=False,
         ),
     ] = ""
@@ -119,6 +118,7 @@ class ServerOptions:
     def __post_init__(self) -> None:
         if not self.servers:
             self._refuse_alone()
+            self.wire()
             return
         if self.server_updates not in (SUMMED, "each"):
             raise InputError("--server-updates must be summed or each", value=self.server_updates)

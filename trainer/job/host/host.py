@@ -106,6 +106,7 @@ class Host:
         partition: the plan by which hosts hold tables, core k that of rank k; None: rows are spread over them.
         servers: that hold the tables instead of the hosts.
         hot_rows: how many rows of each table on servers stay in the memory of this host, by its name.
+        wire_values: how rows and gradients are encoded between hosts that hold the tables.
         towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
 
     Attributes:
@@ -129,9 +130,11 @@ class Host:
         partition: PartitionPlan | None = None,
         servers: RunServers | None = None,
         hot_rows: Mapping[str, int] | None = None,
+        wire_values: str = "float32",
         towers: Towers = (),
     ) -> None:
         self._partition, self._servers, self._towers, self._hot_rows = partition, servers, towers, hot_rows
+        self._wire_values = wire_values
         self._before_write, self._statistics_share = before_write, statistics_share
         self._connect = connect
         self._slice: TpuSlice | None = None
@@ -383,7 +386,15 @@ class Host:
         elif hosts == 1 and self._partition is None:
             weights = build_weights(data.layout, data.config, head)
         else:
-            weights = ShardedWeights(data.layout, data.config, head, current.channels, self._partition, self._towers)
+            weights = ShardedWeights(
+                data.layout,
+                data.config,
+                head,
+                current.channels,
+                self._partition,
+                self._towers,
+                values=self._wire_values,
+            )
         self._state_attempt = None
         self._model = _Model(weights, weights.initial_arrays(), current)
         return self._model

@@ -38,7 +38,7 @@ class ShardedWeights(HostWeights):
 
     ``plan``: the placement of the deep part's tables, a core for each host; None: rows are spread over the hosts, as those of the linear part.
     ``towers``: the names of the inputs of each tower: the hosts exchange by towers, and the plan is that of the towers; none: they exchange flat.
-    Modules of the same towers are on their hosts, see :func:`~trainer.job.host.tower_weights.has_own_modules`.
+    ``values``: how rows and gradients are encoded between hosts. Modules of the same towers are on their hosts, see :func:`~trainer.job.host.tower_weights.has_own_modules`.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class ShardedWeights(HostWeights):
         plan: PartitionPlan | None = None,
         towers: Towers = (),
         *,
+        values: str = "float32",
         bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
         exchange, held, pruning = channels.tables, config.batches_held, config.pruning
@@ -75,6 +76,7 @@ class ShardedWeights(HostWeights):
                 held=held,
                 pruning=pruning,
                 hashed=hashed,
+                values=values,
             )
         if layout.features and config.linear:
             features = linear_features(layout, config, head)
@@ -86,6 +88,7 @@ class ShardedWeights(HostWeights):
                 pruning=pruning,
                 hashed=hashed,
                 hash_prefix=LINEAR,
+                values=values,
             )
         super().__init__(layout, config, head, channels, engine, linear, dense=dense, bucket_bytes=bucket_bytes)
         self._tables = [(kind, one) for kind, one in (("embedding", deep), ("linear", linear)) if one is not None]

@@ -78,6 +78,7 @@ def run_host(
             partition=spec.find_partition(client.document),
             towers=spec.towers,
             hot_rows=spec.hot_rows,
+            wire_values=spec.wire_values,
             servers=None if spec.servers is None else servers_of(spec.servers, client.document, options.token),
         )
         membership = Membership(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from trainer.checkpoints.manifest import canonical_json, parse_json
 from trainer.errors import TornCheckpoint
@@ -15,7 +16,8 @@ from trainer.planning.plan_document import read_plan
 from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
-from transforms.derived_documents import Later
+from trainer.tables.wire.settings import VALUES
+from transforms.derived_documents import Later, one_of
 from transforms.errors import NotFound, StorageError
 
 _MOST_BYTES = 1 << 24
@@ -71,6 +73,7 @@ class JobSpec:
         partition: the digest of the document of the plan by which hosts hold tables; empty: rows are spread over them.
         servers: that hold the tables; None: the hosts do.
         towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
+        wire_values: how rows and gradients are encoded between hosts that hold the tables.
         hot_rows: how many rows of each table on servers stay in the memory of the host, by its name.
     """
 
@@ -87,6 +90,7 @@ class JobSpec:
     servers: ServersSpec | None = None
     towers: tuple[tuple[str, ...], ...] = ()
     hot_rows: Later[Mapping[str, int]] = field(default_factory=dict)
+    wire_values: Later[Annotated[str, one_of(*VALUES)]] = "float32"
 
     def write(self, files: JobFiles) -> None:
         """Replace the document of the run, atomically."""

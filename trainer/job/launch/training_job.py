@@ -90,6 +90,7 @@ def make_job(
     servers: ServersSpec | None = None,
     server_plan: PartitionPlan | None = None,
     towers: Towers = (),
+    wire_values: str = "float32",
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
 
@@ -105,6 +106,7 @@ def make_job(
         servers: that hold the tables instead of the hosts.
         server_plan: the plan by which they do, one core each; None: rows are spread over them.
         towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
+        wire_values: how rows and gradients are encoded between hosts that hold the tables.
 
     Raises :class:`~transforms.errors.StorageError`, :class:`RunMismatch` for the files of a job of another run, and
     :class:`~trainer.errors.ConfigError` for pruned tables of which a host, or a server, would have no place.
@@ -148,6 +150,7 @@ def make_job(
         servers=_with_plan(servers, server_plan, files),
         towers=towers,
         hot_rows=_hot_rows(prepared.config),
+        wire_values=wire_values,
     )
     spec.write(files)
     return LaunchedJob(spec, plan, newest)

@@ -29,3 +29,7 @@ class OutputPool:
         memory = np.empty(int(size * (1 + self._spare)) + LINE_FLOATS, np.float32)
         self._held = [*self._held[1 - self._kept :], memory]
         return aligned(memory, size)
+
+    def take_bytes(self, size: int) -> Array:
+        """As :meth:`take`, uint8."""
+        return self.take(-(-size // 4)).view(np.uint8)[:size]

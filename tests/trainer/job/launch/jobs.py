@@ -73,13 +73,22 @@ def launch(
     plan: PartitionPlan | None = None,
     towers: Towers = (),
     servers: ServersSpec | None = None,
+    wire_values: str = "float32",
     **options: Any,
 ) -> LaunchedJob:
     """A job that is ready to run. ``folder``: of its files, for a run in a bucket; ``plan``: by which its hosts hold tables, also those of ``towers``."""
     prepared = prepare(warehouse, run_dir, **options)
     files, cut = JobFiles(folder or Path(run_dir)), PlanOptions(unit_rows)
     return make_job(
-        prepared, files, of, home=warehouse.storage.home, options=cut, partition=plan, towers=towers, servers=servers
+        prepared,
+        files,
+        of,
+        home=warehouse.storage.home,
+        options=cut,
+        partition=plan,
+        towers=towers,
+        servers=servers,
+        wire_values=wire_values,
     )
 
 

@@ -12,13 +12,14 @@ from trainer.scheduling.orders import Commit
 
 
 def test_a_job_of_an_earlier_release_is_read(tmp_path):
-    """It says nothing of hot rows."""
+    """It says nothing of hot rows and of encodings between hosts."""
     files = JobFiles(tmp_path)
     JobSpec(FORMAT, "job", JobSettings(release="test"), None, str(tmp_path / "home")).write(files)
     document = json.loads(files.spec.read_bytes())
-    del document["hot_rows"]
+    del document["hot_rows"], document["wire_values"]
     files.spec.write_text(json.dumps(document))
-    assert JobSpec.read(files).hot_rows == {}
+    found = JobSpec.read(files)
+    assert (found.hot_rows, found.wire_values) == ({}, "float32")
 
 
 def test_a_controller_removes_what_killed_processes_have_left(tmp_path):

@@ -262,3 +262,17 @@ def test_a_job_goes_on_with_other_options_within_its_epoch(warehouse, tmp_path, 
             np.testing.assert_allclose(last.arrays[name], before, rtol=0, atol=1e-20, err_msg=name)
     with pytest.raises(RunMismatch, match="options, inputs and data"):
         launch(warehouse, tmp_path / "run", of, unit_rows=300, **{**goes_on, "dim": 8})
+
+
+@pytest.mark.slow
+def test_hosts_may_send_rounded_values(warehouse, tmp_path):
+    """Half the bytes of rows between hosts; each event is trained once, and the loss is near that of values as they are."""
+    losses = []
+    for values in ("float32", "fp16"):
+        options = {**OPTIONS, "passes": 1}
+        status = run_job(warehouse, tmp_path / values, settings(2), unit_rows=700, wire_values=values, **options)
+        assert status.state is JobState.DONE
+        assert is_exact(warehouse, tmp_path / values, **options)
+        losses.append(saved_run(newest(tmp_path / values)).progress.history[-1].scores.log_loss)
+    assert losses[0] != losses[1]
+    assert losses[1] == pytest.approx(losses[0], rel=0.01)

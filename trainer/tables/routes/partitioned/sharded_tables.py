@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,14 @@ from trainer.tables.stores.hashed.limits import TableLimits, divided_limits
 from trainer.tables.stores.hashed.saved_history import SECTIONS, SavedHistory
 from trainer.tables.stores.row_store import RowStore, StoreSnapshot
 from trainer.tables.table_checks import supported_tables
+from trainer.tables.wire.encoded_values import (
+    FLAG_OF,
+    decode_pieces,
+    encode_pieces,
+    encoded_bytes,
+    floats_of_pieces,
+    split_pieces,
+)
 from transforms.arrays import Array
 from transforms.errors import DataError
 
@@ -67,6 +76,7 @@ class ShardedTables(BagTables[Asked]):
         hashed: by name the limits of tables of unbounded vocabularies, whose capacities are divided over the cores.
         hash_prefix: of the names of tables, by which ids are hashed; one that they have elsewhere gives the same places.
         store: has the rows of this core; None: one by ``pruning`` and ``hashed``.
+        values: how rows and gradients are encoded between cores, see :class:`~trainer.tables.wire.settings.WireSettings`.
 
     Attributes:
         store: as given, or made.
@@ -78,11 +88,11 @@ class ShardedTables(BagTables[Asked]):
         self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, parts: TableParts | None = None,
         threads: int = 0, buffers: StaticBuffers | None = None, held: int = 2,
         pruning: PruningOptions | None = None, hashed: Mapping[str, TableLimits] | None = None, hash_prefix: str = "",
-        store: RowStore | None = None,
+        store: RowStore | None = None, values: str = "float32",
     ) -> None:  # fmt: skip
         tables, team = supported_tables(features), Team(threads or available_threads())
         super().__init__(features, tables, team, held=held)
-        self._exchange, self._buffers = exchange, buffers
+        self._exchange, self._buffers, self._flag = exchange, buffers, FLAG_OF[values]
         self._parts = parts or TableParts(self.tables, exchange.hosts, None)
         self._of_features = feature_layout(self.features, self.tables)
         sized = [replace(one, vocabulary_size=1) if one.name in (hashed or {}) else one for one in self.tables]
@@ -107,7 +117,7 @@ class ShardedTables(BagTables[Asked]):
             hashed=limits,
             hash_prefix=hash_prefix,
         )
-        self._memory = OutputPool(spare=0.25, kept=2 * (exchange.hosts + 1) + held)
+        self._memory = OutputPool(spare=0.25, kept=(6 if self._flag else 2) * (exchange.hosts + 1) + held)
 
     @property
     def rank(self) -> int:
@@ -146,9 +156,9 @@ class ShardedTables(BagTables[Asked]):
         sums = self._memory.take(int((layout.vocabulary * layout.dims).sum()))
         self._gathered.sum_gradients(kept.requests, gradients, sums)
         received = self._exchange.all_to_all(self._gradient_messages(kept.requests, sums))
-        floats = [arrays[0] for arrays in received]
         if self._parts.has_replicas:
             asked = [(np.asarray(rows, np.int64), np.asarray(counts, np.int64)) for _, rows, counts in received]
+        floats = [self._received(core, arrays[0], asked[core][1]) for core, arrays in enumerate(received)]
         lookups = [arrays[1] for arrays in received] if self.store.needs_lookups else []
         return self._distinct_by_table(self.store.update_rows(asked, floats, lookups=lookups))
 
@@ -164,7 +174,7 @@ class ShardedTables(BagTables[Asked]):
             counts, of_owner = updates.counts[owner], updates.of_owner(owner)
             floats = self._memory.take(int((counts * parts.dims).sum()))
             take_rows(updates.places[of_owner], counts, parts, sums, floats)
-            message = [floats]
+            message = [self._sent(floats, counts)]
             if self._parts.has_replicas:
                 message += [updates.rows[of_owner], counts]
             elif lookups is not None:
@@ -180,14 +190,35 @@ class ShardedTables(BagTables[Asked]):
         """Ask the owners for the rows of a batch; returns them in the order of the slots."""
         requests = kept.requests
         kept.received = self._ask(requests)
-        answers = self._exchange.all_to_all([[self.store.read_rows(rows, counts)] for rows, counts in kept.received])
+        sent = [[self._sent(self.store.read_rows(rows, counts), counts)] for rows, counts in kept.received]
+        answers = self._exchange.all_to_all(sent)
         layout, reads, parts = requests.layout, requests.reads, requests.part_values
         weights = self._memory.take(int((layout.vocabulary * layout.dims).sum()))
         for owner, (answer,) in enumerate(answers):
             counts = reads.counts[owner]
-            _check_answer(owner, answer, int((counts * parts.dims).sum()))
-            put_rows(reads.places[reads.of_owner(owner)], counts, parts, answer, weights)
+            put_rows(reads.places[reads.of_owner(owner)], counts, parts, self._received(owner, answer, counts), weights)
         return weights
+
+    def _sent(self, values: Array, counts: Array) -> Array:
+        """The values of rows, of which each part has ``counts``, as another core gets them. Raises :class:`~trainer.errors.BadBatch` for infinity."""
+        if not self._flag:
+            return values
+        floats = floats_of_pieces(counts, self._parts.layout.dims)
+        buffer = self._memory.take_bytes(encoded_bytes(floats, self._flag))
+        encode_pieces(split_pieces([values], floats), buffer, self._flag)
+        return buffer
+
+    def _received(self, core: int, message: Array, counts: Array) -> Array:
+        """The inverse of :meth:`_sent`, of what another core sent. Raises :class:`DataError`, and :class:`~trainer.errors.BadBatch` for bytes that no encoder writes."""
+        floats = floats_of_pieces(counts, self._parts.layout.dims)
+        size = sum(floats)
+        if not self._flag:
+            _check_message(core, message, np.dtype(np.float32), size)
+            return message
+        _check_message(core, message, np.dtype(np.uint8), encoded_bytes(floats, self._flag))
+        found = self._memory.take(size)
+        decode_pieces(message, split_pieces([found], floats), self._flag)
+        return found
 
     def _ask(self, requests: Requests) -> list[tuple[Array, Array]]:
         """Send the requests, and return those of all cores to this one."""
@@ -345,7 +376,7 @@ def _own_rows(part: TablePart, core: int, rows: Array) -> Array:
     return own
 
 
-def _check_answer(owner: int, answer: Array, floats: int) -> None:
-    if answer.dtype != np.float32 or answer.shape != (floats,):
-        raise DataError("an answer must hold the rows that were asked for", where=f"core {owner}",
-                        value=f"{answer.dtype} {answer.shape}", allowed=f"float32 ({floats},)")  # fmt: skip
+def _check_message(core: int, message: Array, dtype: np.dtype[Any], length: int) -> None:
+    if message.dtype != dtype or message.shape != (length,):
+        raise DataError("a message must hold the rows that were asked for", where=f"core {core}", value=f"{message.dtype} {message.shape}",
+                        allowed=f"{dtype} ({length},)")  # fmt: skip

@@ -15,7 +15,6 @@ from trainer.tables.engine import ChangedRows, RowValues, TableState
 from trainer.tables.hashed_history import KeptHistory
 from trainer.tables.kernels.outputs import OutputPool
 from trainer.tables.optimizers import slot_width
-from trainer.tables.routes.servers import encoded_values
 from trainer.tables.routes.servers import row_messages as messages
 from trainer.tables.routes.servers.frames import (
     OPENED_MEMBERS,
@@ -30,6 +29,7 @@ from trainer.tables.routes.servers.server_link import Answer, Connect, Request, 
 from trainer.tables.routes.servers.table_documents import HeldTables
 from trainer.tables.stores.hashed.saved_history import LoadedHistory
 from trainer.tables.stores.pruned.saved_parts import SavedPart
+from trainer.tables.wire import encoded_values
 from trainer.tables.wire.settings import WireSettings
 from transforms.arrays import Array
 from transforms.errors import DataError, HeadraceError
@@ -205,7 +205,7 @@ class RemoteTables:
         return buffer
 
     def _space_of(self, floats: Sequence[int], flag: int) -> Array:
-        return encoded_values.take_bytes(self._memory, encoded_values.encoded_bytes(floats, flag))
+        return self._memory.take_bytes(encoded_values.encoded_bytes(floats, flag))
 
     def finish(self) -> None:
         """Wait for the answers to all requests that were sent. Raises the first error among them."""

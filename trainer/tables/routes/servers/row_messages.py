@@ -15,7 +15,9 @@ import numpy as np
 from trainer.options.hashed import MOST_STEPS
 from trainer.tables.engine import ChangedRows, RowValues
 from trainer.tables.hashed_history import KeptHistory
-from trainer.tables.routes.servers.encoded_values import (
+from trainer.tables.routes.servers.frames import Header, Kind
+from trainer.tables.wire import row_numbers
+from trainer.tables.wire.encoded_values import (
     VALUE_FLAGS,
     decode_pieces,
     encoded_bytes,
@@ -23,8 +25,6 @@ from trainer.tables.routes.servers.encoded_values import (
     split_pieces,
     value_flag,
 )
-from trainer.tables.routes.servers.frames import Header, Kind
-from trainer.tables.wire import row_numbers
 from trainer.wire.frames import Bytes
 from transforms.arrays import Array
 from transforms.errors import DataError

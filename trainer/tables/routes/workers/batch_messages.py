@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from trainer.tables.batches import IdBatch
-from trainer.tables.routes.servers.encoded_values import (
+from trainer.tables.routes.servers.frames import Header, Kind
+from trainer.tables.wire import id_positions
+from trainer.tables.wire.encoded_values import (
     VALUE_FLAGS,
     decode_pieces,
     encode_pieces,
     encoded_bytes,
     value_flag,
 )
-from trainer.tables.routes.servers.frames import Header, Kind
-from trainer.tables.wire import id_positions
 from trainer.wire.frames import Bytes
 from transforms.arrays import Array
 from transforms.errors import DataError

@@ -24,7 +24,6 @@ from trainer.tables.engine import TableState
 from trainer.tables.kernels.layout import learning_rates
 from trainer.tables.kernels.threads import Team, available_threads
 from trainer.tables.routes.bag_tables import BagTables
-from trainer.tables.routes.servers.encoded_values import FLAG_OF
 from trainer.tables.routes.servers.engine import PsEngine, ServersSnapshot
 from trainer.tables.routes.servers.frames import OPENED_MEMBERS, Kind, count_at, read_document, write_document
 from trainer.tables.routes.servers.server_link import Answer, Connect, ConnectWorker, Request, ServerLink
@@ -32,6 +31,7 @@ from trainer.tables.routes.workers import batch_messages as messages
 from trainer.tables.routes.workers.table_documents import WorkerTables
 from trainer.tables.spec import FeatureSpec
 from trainer.tables.stores.hashed.limits import TableLimits
+from trainer.tables.wire.encoded_values import FLAG_OF
 from trainer.tables.wire.settings import WireSettings
 from trainer.wire.frames import Bytes
 from transforms.arrays import Array

@@ -16,9 +16,9 @@ from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import NonFiniteLoss
 from trainer.servers.tcp_link import LinkOptions, connect_to
 from trainer.tables import SGD, CpuEngine, FeatureSpec, IdBatch, TableSpec
-from trainer.tables.routes.servers.encoded_values import FLAG_OF, encoded_bytes, floats_of_pieces
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.wire import fp14_blocks, fp16_blocks, row_numbers
+from trainer.tables.wire.encoded_values import FLAG_OF, encoded_bytes, floats_of_pieces
 from trainer.tables.wire.settings import VALUES, WireSettings
 from trainer.wire.frames import HEADER_BYTES
 from transforms.errors import HeadraceError

@@ -15,7 +15,9 @@ from tests.support.mutations import mutated
 from trainer.tables.engine import ChangedRows, RowValues
 from trainer.tables.hashed_history import KeptHistory
 from trainer.tables.routes.servers import row_messages as messages
-from trainer.tables.routes.servers.encoded_values import (
+from trainer.tables.routes.servers.frames import Header, Kind
+from trainer.tables.routes.servers.row_messages import ENCODED_ROWS, LONG_ROWS, RowNumbers
+from trainer.tables.wire.encoded_values import (
     FP14,
     FP16,
     decode_pieces,
@@ -24,8 +26,6 @@ from trainer.tables.routes.servers.encoded_values import (
     floats_of_pieces,
     split_pieces,
 )
-from trainer.tables.routes.servers.frames import Header, Kind
-from trainer.tables.routes.servers.row_messages import ENCODED_ROWS, LONG_ROWS, RowNumbers
 from transforms.errors import DataError
 
 #: The columns and slot values of each part.

@@ -15,9 +15,9 @@ from tests.support.mutations import mutated
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, random_batch
 from trainer.errors import BadBatch
 from trainer.tables import IdBatch
-from trainer.tables.routes.servers.encoded_values import FP14, FP16
 from trainer.tables.routes.servers.frames import Header, Kind
 from trainer.tables.routes.workers import batch_messages as messages
+from trainer.tables.wire.encoded_values import FP14, FP16
 from transforms.errors import DataError
 
 

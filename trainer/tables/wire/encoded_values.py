@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.tables.kernels.outputs import OutputPool
 from trainer.tables.wire import fp14_blocks, fp16_blocks
 from transforms.arrays import Array
 from transforms.errors import DataError
@@ -22,7 +21,7 @@ FP16, FP14 = 4, 8
 VALUE_FLAGS = FP16 | FP14
 #: The flag of each encoding of :class:`~trainer.tables.wire.settings.WireSettings`.
 FLAG_OF = {"float32": 0, "fp16": FP16, "fp14": FP14}
-_ALIGNED, _FLOAT_BYTES = 8, 4
+_ALIGNED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +93,6 @@ def decode_pieces(buffer: Array, pieces: Sequence[Array], flag: int) -> None:
     encoding = _ENCODINGS[flag]
     for (first, stop), piece in zip(_spans([len(one) for one in pieces], encoding), pieces, strict=True):
         encoding.decode(buffer[first:stop], piece)
-
-
-def take_bytes(memory: OutputPool, size: int) -> Array:
-    """A uint8 array of ``memory``."""
-    return memory.take(-(-size // _FLOAT_BYTES)).view(np.uint8)[:size]
 
 
 def _spans(floats: Sequence[int], encoding: _Encoding) -> list[tuple[int, int]]:

@@ -13,10 +13,9 @@ from tests.support.examples import scaled
 from tests.support.mutations import mutated
 from trainer.errors import BadBatch
 from trainer.tables.kernels.outputs import OutputPool
-from trainer.tables.routes.servers import encoded_values
-from trainer.tables.routes.servers.encoded_values import FP14, FP16
 from trainer.tables.routes.servers.placed_rows import places_of
-from trainer.tables.wire import fp14_blocks, fp16_blocks
+from trainer.tables.wire import encoded_values, fp14_blocks, fp16_blocks
+from trainer.tables.wire.encoded_values import FP14, FP16
 from transforms.errors import DataError
 
 BLOCKS = {FP16: fp16_blocks, FP14: fp14_blocks}
@@ -59,7 +58,7 @@ def test_parts_in_any_order_have_pieces():
 def test_values_come_back_as_their_blocks_say(flag, floats, seed):
     values = np.random.default_rng(seed).normal(size=sum(floats)).astype(np.float32)
     pieces = encoded_values.split_pieces([values], floats)
-    buffer = encoded_values.take_bytes(OutputPool(), encoded_values.encoded_bytes(floats, flag))
+    buffer = OutputPool().take_bytes(encoded_values.encoded_bytes(floats, flag))
     assert buffer.nbytes == sum(-(-BLOCKS[flag].encoded_bytes(count) // 8) * 8 for count in floats)
     buffer[:] = 0xFF
     encoded_values.encode_pieces(pieces, buffer, flag)
