@@ -17,7 +17,7 @@ from trainer.model.heads import Head, LabelFigures
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.model.task_heads import AnyHead, check_task_options, heads_of
 from trainer.model.user_functions import with_code_digests
-from trainer.options.config import TrainConfig
+from trainer.options.config import TrainConfig, recorded_options
 from trainer.run.choosing.calibration_choice import choose_calibration
 from trainer.run.choosing.candidates import Candidate, candidates_of, most_passes, variants_of
 from trainer.run.choosing.rules import Choices, DataFacts, chosen_by_rule
@@ -53,7 +53,7 @@ def choose_config(
         plain = with_code_digests(plain)
     saved = read_newest_run(run_dir, on_skip=_ignore, weights=False)
     if saved is not None:
-        return TrainConfig.from_document({**saved.identity.config, **asked}, run_dir=run_dir)
+        return TrainConfig.from_document({**recorded_options(saved.identity.config), **asked}, run_dir=run_dir)
     layout = lay_out([TypedInput(item.name, item.type) for item in solution.inputs], plain)
     head = heads_of(solution.target)
     check_task_options(plain, head)
@@ -75,7 +75,7 @@ def choose_config(
 def options_before_choices(given: Mapping[str, Any], *, run_dir: str) -> TrainConfig:
     """The options of a run that are known without its data: those ``given``, those of its checkpoint, and defaults."""
     saved = read_newest_run(run_dir, on_skip=_ignore, weights=False)
-    kept = {} if saved is None else dict(saved.identity.config)
+    kept = {} if saved is None else recorded_options(saved.identity.config)
     return TrainConfig.from_document({**kept, **_asked(given)}, run_dir=run_dir)
 
 
@@ -127,7 +127,7 @@ def _by_trial(
     before_trial: Callable[[], None],
     hosts: int,
 ) -> Choices:
-    candidates = candidates_of(given, hosts=hosts)
+    candidates = candidates_of(given, hosts=hosts if ruled.batch_rows_per_host else 1)
     if not candidates:
         raise ConfigError("deep and linear must not both be false", where="deep, linear", value=False,
                           allowed="one of them true", next_step="leave one of them out")  # fmt: skip

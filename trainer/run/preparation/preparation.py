@@ -265,7 +265,8 @@ class _Preparation:
             trained_fragments=counted,
             accept=self._policy.accept,
         )
-        if differences := (*check_options(saved.identity, self._identity), *changes.refused):
+        options = check_options(saved.identity, self._identity, of_job=saved.job is not None)
+        if differences := (*options, *changes.refused):
             raise _mismatch(differences, self._next_steps())
         self.progress = saved.progress
         if self.ledger and saved.counts:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from trainer.errors import RunMismatch, TornCheckpoint
 from trainer.model.inputs import TypedInput
-from trainer.options.config import TrainConfig
+from trainer.options.config import TrainConfig, recorded_options
 from trainer.options.document_field import OPEN, DocumentField
 from transforms.derived_documents import Form, Omitted, Row, document_of
 from transforms.errors import DataError, InputError, listed
@@ -163,10 +163,16 @@ def _sha256(document: object) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def check_options(recorded: RunIdentity, current: RunIdentity) -> list[str]:
-    """A text for each differing option. Raises :class:`RunMismatch` for another table, label or inputs."""
+def check_options(recorded: RunIdentity, current: RunIdentity, *, of_job: bool = True) -> list[str]:
+    """A text for each differing option. Raises :class:`RunMismatch` for another table, label or inputs.
+
+    ``of_job``: hosts trained what is recorded; for one process, ``batch_rows`` has one meaning.
+    """
     check_inputs(recorded, current)
-    return _config_differences(recorded.config, current.config)
+    before, now = recorded_options(recorded.config), recorded_options(current.config)
+    if not of_job:
+        before["batch_rows_per_host"] = now["batch_rows_per_host"]
+    return _config_differences(before, now)
 
 
 def check_inputs(recorded: RunIdentity, current: RunIdentity) -> None:

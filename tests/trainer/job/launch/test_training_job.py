@@ -101,7 +101,7 @@ def test_a_job_trains_other_networks_bit_for_bit(warehouse, tmp_path, network):
 @pytest.mark.slow
 @pytest.mark.parametrize("hosts", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_job_of_several_labels_trains_what_one_process_trains(tmp_path, hosts):
-    """Of two hosts, which train other batches: no event is lost, and every task is scored."""
+    """No event is lost, and every task is scored."""
     label = {"click": "clicked", "costly": hr.float32("price") > 1.0, "price": hr.Label("price", task="regression")}
     with make_warehouse(tmp_path, hours=2, rows=1500, memoize=False) as opened:
         made = model(inputs=5)
