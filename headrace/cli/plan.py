@@ -73,7 +73,7 @@ def make(
     config: OptionsFile = "",
     batch_events: Annotated[
         int,
-        typer.Option(help="Events of a step on all cores. Default: those of the options.", show_default=False),
+        typer.Option(help="Events of a step on all cores. Default: batch_rows of the options.", show_default=False),
     ] = 0,
     skew: Skew = 1.05,
     memory: Annotated[

@@ -18,7 +18,7 @@ from tests.trainer.late_log import Log
 from tests.trainer.synthetic import Synthetic, config
 from trainer.checkpoints.commit_manifest import JobPosition
 from trainer.checkpoints.manifest import canonical_json
-from trainer.errors import TornCheckpoint
+from trainer.errors import ConfigError, TornCheckpoint
 from trainer.job.host.job_data import JobData
 from trainer.run.preparation.job_plan import JobPlan, config_of, plan_job
 from trainer.run.preparation.preparation import prepare_run
@@ -236,3 +236,10 @@ def test_hosts_with_batches_of_their_own_need_no_bits(tmp_path):
     _, plan = plan_of(log, tmp_path, hosts=2, batch_rows_per_host=True)
     assert "batch_rows_per_host" not in plan.config, "as documents of earlier releases"
     assert not plan.trainable
+
+
+def test_hosts_that_share_a_batch_need_an_event_each(tmp_path):
+    with pytest.raises(ConfigError, match="at least the number of hosts"):
+        plan_of(Log(2, 60), tmp_path, hosts=3, batch_rows=2)
+    assert plan_of(Log(2, 60), tmp_path, hosts=3, batch_rows=2, batch_rows_per_host=True)
+    assert plan_of(Log(2, 60), tmp_path, hosts=3, batch_rows=3)

@@ -228,7 +228,9 @@ def plan_job(
     shuffle_events: int = 0,
     by_pass: bool = False,
 ) -> JobPlan:
-    """The plan of what is left of a run. Raises :class:`ConfigError` for windows that are not whole batches.
+    """The plan of what is left of a run.
+
+    Raises :class:`ConfigError` for windows that are not whole batches, and for a batch without an event for each host.
 
     Args:
         unit_rows: the largest number of events of a host's share of a unit, and of rows that it requests at once.
@@ -244,6 +246,9 @@ def plan_job(
     if shuffle_events < 0 or shuffle_events % prepared.config.batch_rows:
         raise ConfigError("a window of shuffled events must be whole batches", where="shuffle_events", value=shuffle_events,
                           allowed=f"a multiple of batch_rows, {prepared.config.batch_rows}")  # fmt: skip
+    if (rows := prepared.config.rows_of_step(hosts)) < hosts:
+        raise ConfigError("batch_rows must be at least the number of hosts, which share each batch", where="batch_rows", value=rows,
+                          allowed=f"{hosts} or more", next_step="use larger batches or fewer hosts, or give each host a batch: batch_rows_per_host")  # fmt: skip
     seen: dict[str, list[int]] = {key: [] for key in visits_of(prepared.remaining)}
     numbers: dict[str, int] = {}
     stretches: list[tuple[int, ...]] = []
