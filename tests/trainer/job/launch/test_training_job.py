@@ -196,7 +196,7 @@ def test_no_kill_changes_a_bit(warehouse, tmp_path, hosts, seed, options):
 
 @pytest.mark.slow
 def test_a_job_goes_on_with_other_numbers_of_hosts_and_readers(warehouse, tmp_path):
-    """Stopped within an epoch on two hosts, a job ends on one host and three readers with every event trained once."""
+    """Stopped within an epoch on two hosts, a job ends on one host and three readers with the steps of one process."""
     of = settings(2, epoch_secs=0.3)
     job = launch(warehouse, tmp_path / "run", of, unit_rows=300, **OPTIONS)
     supervisor = supervise(
@@ -213,6 +213,12 @@ def test_a_job_goes_on_with_other_numbers_of_hosts_and_readers(warehouse, tmp_pa
     assert status.state is JobState.DONE
     assert is_exact(warehouse, tmp_path / "run")
     assert JobSpec.read(JobFiles(tmp_path / "run")).job == job.spec.job
+    train_alone(warehouse, tmp_path / "alone", **OPTIONS)
+    ended, alone = (saved_run(newest(tmp_path / name)).progress for name in ("run", "alone"))
+    assert ended.step == alone.step, "hosts share each batch"
+    for found, expected in zip(ended.history, alone.history, strict=True):
+        assert found.scores.events == expected.scores.events
+        assert found.scores.log_loss == pytest.approx(expected.scores.log_loss, rel=1e-3)
 
 
 @pytest.mark.slow
