@@ -67,7 +67,7 @@ def _scene(channels: Channels, most_staleness: int) -> tuple[Any, list[Any]]:
     from trainer.tables.batches import IdBatch
     from transforms.types import DType, Ragged
 
-    config = TrainConfig("unused", batch_rows=_ROWS, dim=_DIM, bottom_mlp=(), top_mlp=(_WIDTH, _WIDTH), threads=1, staleness=most_staleness)  # fmt: skip
+    config = TrainConfig("unused", batch_rows=_ROWS, batch_rows_per_host=True, dim=_DIM, bottom_mlp=(), top_mlp=(_WIDTH, _WIDTH), threads=1, staleness=most_staleness)  # fmt: skip
     layout = lay_out([TypedInput(f"f{k}", Ragged(DType.INT64, _BUCKETS)) for k in range(_FEATURES)], config)
     rng, batches = np.random.default_rng(channels.steps.rank), []
     for _ in range(_BATCHES):

@@ -73,9 +73,7 @@ def make(
     config: OptionsFile = "",
     batch_events: Annotated[
         int,
-        typer.Option(
-            help="Events of a step on all cores. Default: batch_rows of the options, on each core.", show_default=False
-        ),
+        typer.Option(help="Events of a step on all cores. Default: batch_rows of the options.", show_default=False),
     ] = 0,
     skew: Skew = 1.05,
     memory: Annotated[
@@ -107,7 +105,7 @@ def make(
     options = _options_of(config)
     to_plan = _tables_to_plan(home, model, version, tables, options, run, skew)
     facts, sources = to_plan.facts, to_plan.sources
-    events = batch_events or options.batch_rows * found.cores
+    events = batch_events or options.rows_of_step(found.cores)
     planned = make_plan(facts, found, events, search=_search(solver_secs))
     report = replace(report_of(planned, facts, sources), limits=_limits(planned, to_plan))
     if output:

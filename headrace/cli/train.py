@@ -489,6 +489,7 @@ def _screen(
         staleness=report.staleness,
         steps_by_host={name: one.steps for name, one in report.host_steps.items()},
         idle_host_steps_share=idle_share(report.host_steps),
+        events_per_step=settings.rows_of_step(max(len(report.host_steps), 1)),
         hashed=hashed,
         hot=report.hot,
         placement=placement,

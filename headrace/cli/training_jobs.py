@@ -430,7 +430,7 @@ def plan_options(options: JobOptions, config: TrainConfig) -> PlanOptions:
     from trainer.job.launch.training_job import PlanOptions
 
     hosts = options.hosts
-    limits = (hosts.epoch_events, hosts.epoch_steps * config.batch_rows * hosts.hosts)
+    limits = (hosts.epoch_events, hosts.epoch_steps * config.rows_of_step(hosts.hosts))
     epoch_rows = min((one for one in limits if one), default=0)
     return PlanOptions(shuffle_events=hosts.shuffle_events, epoch_rows=epoch_rows)
 

@@ -242,6 +242,7 @@ class TrainedScreen:
         staleness: the updates that lookups missed, as measured.
         steps_by_host: of a job, the steps of this command in which each host had events, by name; none for training in one process.
         idle_host_steps_share: the share of all steps of all these hosts in which the host had no event.
+        events_per_step: the events of a whole batch, of all hosts of a job together.
         hot: what hot rows have done since the tables on servers were opened last; None without any.
         hashed: by name of a hashed table, what it has done on all servers or hosts since its rows were loaded last; of a job without
             servers, as its hosts reported last.
@@ -282,6 +283,7 @@ class TrainedScreen:
     staleness: StalenessCounts
     steps_by_host: dict[str, int]
     idle_host_steps_share: float
+    events_per_step: int
     hashed: dict[str, HashedCounts]
     hot: HotFigures | None
     budget: float
@@ -407,6 +409,9 @@ class TrainedScreen:
         )
         if fewest < most:
             each = ", ".join(f"{count_text(count)} on {name}" for name, count in counts.items())
+        each += f", of {count_text(self.events_per_step)} events"
+        if len(counts) > 1:
+            each += f" in all, {'' if self.events_per_step % len(counts) == 0 else 'at most '}{count_text(-(-self.events_per_step // len(counts)))} on a host"
         if not self.idle_host_steps_share:
             return each
         return f"{each}; in {percent_text(self.idle_host_steps_share)} of the hosts' steps the host had no event"

@@ -12,9 +12,9 @@ OPTIONS = {"deep": False, "linear": True, "linear_learning_rate": 0.05, "dense_l
            "batch_rows": BATCH_ROWS, "partitions_per_epoch": 2, "deterministic": False}  # fmt: skip
 
 
-def fewest_steps(rows: list[int], hosts: int) -> int:
-    """The fewest steps of epochs with these rows."""
-    return sum(-(-count // (BATCH_ROWS * hosts)) for count in rows)
+def steps_of(rows: list[int], batch_rows: int = BATCH_ROWS) -> int:
+    """The steps of epochs with these rows."""
+    return sum(-(-count // batch_rows) for count in rows)
 
 
 @pytest.mark.slow
@@ -29,7 +29,8 @@ def test_small_epochs_are_trained_by_all_hosts(submitted, tmp_path):
     assert sum(rows) > 10 * BATCH_ROWS
     steps = found["steps_by_host"]
     assert list(steps) == ["h0", "h1"]
-    assert max(steps.values()) == fewest_steps(rows, 2) <= 1.1 * sum(rows) / (2 * BATCH_ROWS)
+    assert max(steps.values()) == steps_of(rows)
+    assert found["events_per_step"] == BATCH_ROWS
     assert min(steps.values()) >= max(steps.values()) - len(rows)
     assert found["idle_host_steps_share"] == pytest.approx(1 - sum(steps.values()) / (2 * max(steps.values())))
     assert found["exact"]
@@ -39,6 +40,27 @@ def test_small_epochs_are_trained_by_all_hosts(submitted, tmp_path):
     rest = [one["metrics"]["events"] for one in later["epochs"]][1:]
     assert len(rest) == 1
     text = " ".join(answer.out.split())
-    assert f"{fewest_steps(rest, 3)} on " in text, "those of this command only"
+    assert f"{steps_of(rest)} on " in text, "those of this command only"
+    assert f", of {BATCH_ROWS} events in all, at most 2 on a host" in text
     assert later["exact"]
     assert (later["steps_by_host"], later["idle_host_steps_share"]) == ({}, 0.0), "one process has no hosts"
+
+
+@pytest.mark.slow
+def test_hosts_may_have_batches_of_their_own(submitted, tmp_path):
+    """An option says so; the run goes on with it, and refuses another meaning."""
+    config = json.dumps({**OPTIONS, "batch_rows_per_host": True})
+    train = ("train", "first", "--run-dir", tmp_path / "run")
+    found = submitted(*train, "--config", config, "--hosts", 2, "--end", "2026-03-02T02:00:00Z", "--json").json
+    rows = [one["metrics"]["events"] for one in found["epochs"]]
+    assert max(found["steps_by_host"].values()) == steps_of(rows, 2 * BATCH_ROWS)
+    assert found["events_per_step"] == 2 * BATCH_ROWS
+    other = json.dumps({"batch_rows_per_host": False})
+    assert (
+        "option batch_rows_per_host is False, was True"
+        in submitted(*train, "--config", other, "--hosts", 2, status=2).err
+    )
+    later = submitted(*train, "--hosts", 2, "--json").json
+    rest = [one["metrics"]["events"] for one in later["epochs"]][1:]
+    assert max(later["steps_by_host"].values()) == steps_of(rest, 2 * BATCH_ROWS)
+    assert later["exact"]

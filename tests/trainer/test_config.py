@@ -6,7 +6,7 @@ import json
 import pytest
 
 from trainer.errors import ConfigError
-from trainer.options.config import TrainConfig
+from trainer.options.config import TrainConfig, recorded_options
 from trainer.options.trial_record import TrialRow
 
 
@@ -144,3 +144,19 @@ def test_the_trial_of_a_run_is_in_its_document():
     assert document["trial"][0]["loss"] == 0.9
     assert TrainConfig.from_document(document, run_dir="run") == config
     assert "trial" not in TrainConfig("run").to_document()
+
+
+def test_hosts_share_the_rows_of_a_batch_or_have_as_many_each():
+    shared, own = (TrainConfig("run", batch_rows=100, batch_rows_per_host=one) for one in (False, True))
+    assert [(shared.rows_of_step(hosts), shared.rows_of_host(hosts)) for hosts in (1, 2, 3)] == [
+        (100, 100),
+        (100, 50),
+        (100, 34),
+    ]
+    assert [(own.rows_of_step(hosts), own.rows_of_host(hosts)) for hosts in (1, 2, 3)] == [
+        (100, 100),
+        (200, 100),
+        (300, 100),
+    ]
+    for one in (shared, own):
+        assert TrainConfig.from_document(recorded_options(one.to_document()), run_dir="run") == one

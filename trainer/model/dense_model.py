@@ -49,14 +49,21 @@ _SLOT_LISTS = {
 class DenseModel:
     """The network and the linear part over the activations of an embedding engine. All steps have the shape of a full batch.
 
-    Initial weights depend on ``config.seed`` alone. ``takes_outputs``: activations are the outputs of the towers' modules, which
+    Initial weights depend on ``config.seed`` alone. ``rows``: the events of a full batch of this process; 0: ``batch_rows``, all
+    events of a step. ``takes_outputs``: activations are the outputs of the towers' modules, which
     :meth:`tower_module` applies on the hosts of the towers; steps leave the weights of modules as they are.
     """
 
     def __init__(
-        self, layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY, *, takes_outputs: bool = False
+        self,
+        layout: InputLayout,
+        config: TrainConfig,
+        head: AnyHead = BINARY,
+        *,
+        rows: int = 0,
+        takes_outputs: bool = False,
     ) -> None:
-        self._config = config
+        self._config, self._rows = config, rows or config.batch_rows
         self._head = head
         self._dense_width = layout.dense_width
         self._scaling = Scaling(layout, config.dense_scaling)
@@ -119,7 +126,7 @@ class DenseModel:
 
     def _shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shapes of a batch: activations, activations of the linear part, dense numbers, labels and weights."""
-        rows = self._config.batch_rows
+        rows = self._rows
         labels = tuple(self._head.label_shape(rows))
         return (rows, self._width), (rows, self._linear_width), (rows, self._dense_width), labels, (rows,)
 

@@ -54,6 +54,7 @@ SCALE_KINDS = ("plain", "log")
 
 #: Options that a document has only if they are given: those of earlier releases do not have them.
 _IF_GIVEN = ("hashed", "pruning", "tower_modules", "trial")
+_PER_HOST = "batch_rows_per_host"
 
 
 def _no_overrides() -> Mapping[str, Any]:
@@ -66,7 +67,8 @@ class TrainConfig:
 
     Attributes:
         run_dir: the folder of checkpoints and lock; one process at a time trains in it.
-        batch_rows: events per optimizer step; the last batch of an epoch may be shorter.
+        batch_rows: events per optimizer step, on all hosts of a job together; the last batch of an epoch may be shorter.
+        batch_rows_per_host: ``batch_rows`` are those of each host, so a step of a job has as many times more events as it has hosts.
         dim: embedding width of every input, and the width of the model's dot products.
         dims: widths by input name; such an input is projected to ``dim``.
         combiner, combiners: "sum", "mean" or "sqrtn" of a bag's rows, for all inputs and by input name.
@@ -100,8 +102,8 @@ class TrainConfig:
             inputs (a weight for every id and every number).
         linear_optimizer: of the tables of the linear part: "adagrad", or "newton", a diagonal Newton step: the gradient by the sum of
             its squares, which estimates the curvature. So a step shrinks as one by the number of events, and weights are means
-            over all of them, not of the newest ones. Its rate is 1 for a whole step. A host counts its own events: in a job of n
-            hosts a rate is worth n times as much.
+            over all of them, not of the newest ones. Its rate is 1 for a whole step; with ``batch_rows_per_host`` it is
+            worth n times as much in a job of n hosts.
         linear_initial_accumulator: initial value of the slots of the linear part, in squared gradients of *one* event; of "newton",
             the precision of a normal prior of each weight.
         initial_bias: the initial logit of an event without any known input.
@@ -136,6 +138,7 @@ class TrainConfig:
 
     run_dir: str
     batch_rows: int = 1024
+    batch_rows_per_host: bool = False
     dim: int = 16
     dims: Mapping[str, int] = field(default_factory=_no_overrides)
     combiner: str = "mean"
@@ -251,7 +254,7 @@ class TrainConfig:
                 _refuse(f"tables[{name!r}]", table, "the name of a table")
         for name, combiner in self.combiners.items():
             _check_choice(f"combiners[{name!r}]", combiner, COMBINERS)
-        for name in ("deterministic", "count_events", "deep", "linear", "dense_bias"):
+        for name in ("deterministic", "count_events", "deep", "linear", "dense_bias", "batch_rows_per_host"):
             if not isinstance(getattr(self, name), bool):
                 _refuse(name, getattr(self, name), "true or false")
         if self.stop_passes_early not in (None, True, False):
@@ -304,6 +307,14 @@ class TrainConfig:
             if not isinstance(digest, str) or (digest and not is_own):
                 _refuse(f"{name}_digest", digest, f"absent: it is computed from the function of {name}")
 
+    def rows_of_step(self, hosts: int) -> int:
+        """The events of a step of a job with so many hosts."""
+        return self.batch_rows * hosts if self.batch_rows_per_host else self.batch_rows
+
+    def rows_of_host(self, hosts: int) -> int:
+        """The most events of a step that one of so many hosts trains."""
+        return self.batch_rows if self.batch_rows_per_host else -(-self.batch_rows // hosts)
+
     @property
     def stops_passes_early(self) -> bool:
         """Whether passes end when one does not lower the loss of the held-out events."""
@@ -346,11 +357,16 @@ class TrainConfig:
                 _refuse(f"task_weights[{name!r}]", weight, "a finite number >= 0")
 
     def to_document(self) -> dict[str, object]:
-        """The options that affect weights, as a JSON object; those of :data:`_IF_GIVEN` are among them only if they are given."""
+        """The options that affect weights, as a JSON object; those of :data:`_IF_GIVEN` are among them only if they are given.
+
+        Without ``batch_rows_per_host`` it is an object of an earlier release, whose hosts had a batch each: :func:`recorded_options`.
+        """
         return {
             option.name: _plain(getattr(self, option.name))
             for option in dataclasses.fields(self)
-            if changes_weights(option.name) and (option.name not in _IF_GIVEN or getattr(self, option.name))
+            if changes_weights(option.name)
+            and (option.name not in _IF_GIVEN or getattr(self, option.name))
+            and not (option.name == _PER_HOST and self.batch_rows_per_host)
         }
 
     @classmethod
@@ -361,6 +377,11 @@ class TrainConfig:
             if name not in known:
                 raise ConfigError("a training option must be a known one", value=name, allowed=nearest(name, known))
         return cls(**{**document, "run_dir": run_dir})
+
+
+def recorded_options(document: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a run by the document that it recorded, which keeps its meaning: :meth:`TrainConfig.to_document`."""
+    return {_PER_HOST: True, **document}
 
 
 def _path_of(option: str, function: object) -> str:

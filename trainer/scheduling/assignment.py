@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from transforms.errors import InputError
 
@@ -54,7 +55,8 @@ class Service:
 class FlyingUnit:
     """A unit in flight: its host, its size, and the one or two readers that serve it.
 
-    ``failed``: the readers that failed to serve it, which get it again only if there is no other.
+    ``failed``: the readers that failed to serve it, which get it again only if there is no other. ``home``: a number that is equal for
+    units of the same rows, which several hosts take parts of; None for a unit of one host.
     """
 
     number: int
@@ -62,6 +64,7 @@ class FlyingUnit:
     rows: int
     services: tuple[Service, ...] = ()
     failed: frozenset[str] = frozenset()
+    home: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +115,18 @@ class Assignments:
         return sorted(self.secs_per_row)[len(self.secs_per_row) // 2] if self.secs_per_row else 0.0
 
 
-def request_units(held: Assignments, host: str, wanted: Sequence[tuple[int, int]]) -> Assignments:
-    """Add units, as pairs of number and rows, that ``host`` has space for. Units that are in flight stay as they are."""
-    new = {number: FlyingUnit(number, host, rows) for number, rows in wanted if number not in held.units}
+def request_units(
+    held: Assignments, host: str, wanted: Sequence[tuple[int, int]], homes: Mapping[int, int] = MappingProxyType({})
+) -> Assignments:
+    """Add units, as pairs of number and rows, that ``host`` has space for. Units that are in flight stay as they are.
+
+    ``homes``: by number, the :attr:`FlyingUnit.home` of units that have one.
+    """
+    new = {
+        number: FlyingUnit(number, host, rows, home=homes.get(number))
+        for number, rows in wanted
+        if number not in held.units
+    }
     return replace(held, units={**held.units, **new}) if new else held
 
 
@@ -123,13 +135,14 @@ def assign_units(
 ) -> tuple[Assignments, tuple[Change, ...]]:
     """Give waiting units and stragglers, lowest number first, to the least loaded readers.
 
-    A straggler has precedence over later units: its host waits for it before it needs them.
+    A straggler has precedence over later units: its host waits for it before it needs them. A unit with a home goes to the reader of that
+    home while it can take one: so all hosts ask one reader for their parts of the same rows, which it reads once.
 
     ``readers``: those that can take work. Units of other readers are assigned again.
     """
     held = _without_readers(held, readers)
     loads = dict.fromkeys(sorted(readers), 0) | held.loads()
-    units = dict(held.units)
+    units, present = dict(held.units), sorted(readers)
     told: list[Change] = []
 
     def give(unit: FlyingUnit) -> bool:
@@ -137,7 +150,7 @@ def assign_units(
         if not unit.failed >= loads.keys():
             serving |= unit.failed
         free = [one for one, load in loads.items() if one not in serving and load < settings.units_per_reader]
-        reader = min(free, key=lambda one: (loads[one], one), default=None)
+        reader = min(free, key=lambda one: (one != _reader_at(unit.home, present), loads[one], one), default=None)
         if reader is None:
             return False
         loads[reader] += 1
@@ -157,6 +170,10 @@ def assign_units(
         if not give(unit) and not unit.services:
             break
     return replace(held, units=units), tuple(told)
+
+
+def _reader_at(home: int | None, readers: Sequence[str]) -> str | None:
+    return None if home is None or not readers else readers[home % len(readers)]
 
 
 def _affordable(held: Assignments, late: list[FlyingUnit], settings: AssignmentSettings) -> list[FlyingUnit]:

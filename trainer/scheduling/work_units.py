@@ -1,11 +1,12 @@
-"""Work units: numbered ranges of the stream of events, of which every host trains an equal share. Pure.
+"""Work units: numbered ranges of the stream of events, of which every host trains an equal part. Pure.
 
 The stream is all events of a plan in training order. A plan is arrays over *stretches*, contiguous rows of one fragment; its units are
 cut by arithmetic within *sections*, so a plan of a million units takes a few megabytes. An event has two coordinates: its *place* among
 all stored rows of the stream, and the number of due events before it, by which units and shares are cut.
 
-Units do not depend on the number of readers or hosts. Of each unit the host of rank r trains the r-th contiguous share. Over any range of
-units the shares of all hosts differ by one due event at most, so all hosts need the same number of steps.
+Units do not depend on the number of readers or hosts. Where all hosts share each batch, a host trains its parts of the batches of a unit
+(:mod:`trainer.scheduling.batch_parts`). Where each host has batches of its own, the host of rank r trains the r-th contiguous share of
+each unit. Over any range of units the shares of all hosts differ by one due event at most, so all hosts need the same number of steps.
 """
 
 from __future__ import annotations
@@ -125,6 +126,13 @@ class UnitPlan:
         (first_unit, stop_unit), (first, stop) = self.section_units[at : at + 2], self.section_due[at : at + 2]
         return int(first + (number - first_unit) * (stop - first) // (stop_unit - first_unit))
 
+    def unit_of(self, due: int) -> int:
+        """The unit of a due event, by the number of those before it, which must be fewer than all."""
+        at = int(np.searchsorted(self.section_due, due, side="right")) - 1
+        (first_unit, stop_unit), (first, stop) = self.section_units[at : at + 2], self.section_due[at : at + 2]
+        # Unit k of n ends before event (k + 1) * events // n.
+        return int(first_unit + ((due - first + 1) * (stop_unit - first_unit) - 1) // (stop - first))
+
     def place_of(self, due: int) -> int:
         """The place up to which the stream holds ``due`` due events."""
         if due >= int(self.due_starts[-1]):
@@ -147,13 +155,17 @@ class UnitPlan:
         ends = [first + sum(_leaving(first, stop, r, hosts) for r in range(end)) for end in (rank, rank + 1)]
         return self.place_of(ends[0]), self.place_of(ends[1])
 
-    def pieces(self, unit: int, places: PlaceRange) -> Iterator[Piece]:
-        """The rows at ``places`` in order, cut at fragments and into at most ``most_rows``; ``unit`` is that of the pieces."""
+    def pieces(self, unit: int, places: PlaceRange, most_rows: int = 0) -> Iterator[Piece]:
+        """The rows at ``places`` in order, cut at fragments and into at most ``most_rows``; ``unit`` is that of the pieces.
+
+        ``most_rows``: of a piece; 0: that of the plan.
+        """
         first, stop = places
+        most_rows = most_rows or self.most_rows
         inner = self._runs[np.searchsorted(self._runs, first, side="right") : np.searchsorted(self._runs, stop)]
         ends = [first, *inner.tolist(), stop]
         for begin, end in pairwise(ends):
-            count = -(-(end - begin) // self.most_rows)
+            count = -(-(end - begin) // most_rows)
             for k in range(count):
                 place, after = (begin + n * (end - begin) // count for n in (k, k + 1))
                 at = self.stretch_of(place)

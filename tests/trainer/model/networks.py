@@ -20,6 +20,15 @@ def functional(shapes: Any) -> keras.Model:
     return keras.Model((activations, dense), keras.layers.Dense(shapes.outputs, bias_initializer=bias)(hidden))
 
 
+def summed(shapes: Any) -> keras.Model:
+    """The sum of all activations, beside a layer whose gradients are zeros."""
+    activations = {name: keras.Input((width,)) for name, width in shapes.widths.items()}
+    dense = keras.Input((shapes.dense_width,))
+    hidden = keras.layers.Concatenate()(list(activations.values()))
+    nothing = keras.layers.Dense(shapes.outputs, kernel_initializer="zeros", use_bias=False)(0.0 * hidden)
+    return keras.Model((activations, dense), keras.ops.sum(hidden, axis=1, keepdims=True) + nothing)
+
+
 class Busy(keras.Model):
     """A model with everything that has a state of its own: dropout, moving means and a penalty."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from itertools import pairwise
 from random import Random
 
@@ -16,8 +18,9 @@ from tests.trainer.late_log import Log
 from tests.trainer.synthetic import Synthetic, config
 from trainer.checkpoints.commit_manifest import JobPosition
 from trainer.checkpoints.manifest import canonical_json
-from trainer.errors import TornCheckpoint
-from trainer.run.preparation.job_plan import JobPlan, plan_job
+from trainer.errors import ConfigError, TornCheckpoint
+from trainer.job.host.job_data import JobData
+from trainer.run.preparation.job_plan import JobPlan, config_of, plan_job
 from trainer.run.preparation.preparation import prepare_run
 from trainer.run.progress.data_changes import REFUSE_CHANGES
 from trainer.run.progress.due_stretches import stretches_of
@@ -58,7 +61,7 @@ def test_hosts_share_the_events_that_have_labels(tmp_path, hosts, counted):
     log.hide(paths[0], range(60, 200))
     log.hide(paths[3], np.flatnonzero(random.random(200) < 0.3).tolist())
     log.retract(paths[5], range(20, 90), "deleted")
-    prepared, plan = plan_of(log, tmp_path, hosts=hosts, count_events=counted)
+    prepared, plan = plan_of(log, tmp_path, hosts=hosts, count_events=counted, batch_rows_per_host=True)
     assert plan.units.due.sum() == prepared.planned_events
     assert len(plan.epochs) == 2
     trained = {path: log.live[path] & np.array([one is not None for one in log.stored[path]["__label__"].to_pylist()]) for path in paths}  # fmt: skip
@@ -70,6 +73,39 @@ def test_hosts_share_the_events_that_have_labels(tmp_path, hosts, counted):
         assert max(map(len, due)) <= 1.1 * events / hosts + 1
     everything = {row for own in shares_of(plan, hosts, 0, plan.stop_unit) for row in own}
     assert {(0, key, int(row)) for key, mask in masks.items() for row in np.flatnonzero(mask)} <= everything
+
+
+@settings(max_examples=scaled(15))
+@given(st.data(), st.booleans(), st.integers(1, 2))
+def test_a_plan_knows_the_place_of_each_due_event(tmp_path_factory, data, counted, passes):
+    """Whichever events have no label, are deleted, or were trained before: those that the readers deliver, in their order."""
+    log, random = Log(3, 60), np.random.default_rng(data.draw(st.integers(0, 99)))
+    for path in data.draw(st.sets(st.sampled_from(list(log.stored)), max_size=4)):
+        log.hide(path, np.flatnonzero(random.random(log.stored[path].num_rows) < random.choice([0.05, 0.6])).tolist())
+    path = data.draw(st.sampled_from(list(log.stored)))
+    log.retract(path, range(*sorted(random.integers(0, 60, 2).tolist())), "deleted")
+    prepared, plan = plan_of(log, tmp_path_factory.mktemp("run"), hosts=2, count_events=counted, passes=passes)
+    wanted = [
+        (epoch.number, ref.key, row)
+        for epoch in prepared.remaining
+        for ref in prepared.refs_of[epoch.number]
+        for row in np.flatnonzero(prepared.trainable.of(ref.key)).tolist()
+    ]
+    job = JobData(plan, "run")
+    units = plan.units
+    places = job.places.of(np.arange(int(units.section_due[-1])))
+    assert (np.diff(places) > 0).all()
+    ends = dict(zip([one.epoch.number for one in plan.epochs], units.section_due[1:].tolist(), strict=True))
+    found = []
+    for number, place in enumerate(places.tolist()):
+        stretch = units.stretch_of(place)
+        row = int(units.first_row[stretch]) + place - int(units.row_starts[stretch])
+        epoch = next(one for one, end in ends.items() if number < end)
+        found.append((epoch, units.keys[units.fragment[stretch]], row))
+    assert found == wanted
+    for number in random.integers(0, len(places), 20).tolist():
+        unit = units.unit_of(number)
+        assert units.due_before(unit) <= number < units.due_before(unit + 1)
 
 
 @settings(max_examples=scaled(200))
@@ -100,6 +136,7 @@ def of_earlier_release(plan, unit_rows):
     rows = document["stretches"]["rows"]
     assert rows == document["stretches"].pop("due"), "all events are due"
     del document["most_rows"]
+    del document["config"]["batch_rows_per_host"]
     counts = [-(-count // unit_rows) for count in rows]
     due = np.cumsum([0, *rows])
     for epoch, stop in zip(document["epochs"], np.cumsum([pair[1] for pair in document.pop("sections")]), strict=True):
@@ -116,6 +153,7 @@ def test_a_commit_of_an_earlier_release_goes_on_with_each_event_once(tmp_path_fa
     document, rows, counts = of_earlier_release(made, 23)
     plan = JobPlan.from_bytes(canonical_json(document), "plan")
     assert plan.stop_unit == sum(counts)
+    assert config_of(plan, "run").batch_rows_per_host, "its hosts have batches of their own"
     units = [
         (stretch, k * rows[stretch] // count, (k + 1) * rows[stretch] // count)
         for stretch, count in enumerate(counts)
@@ -176,3 +214,32 @@ def test_sections_that_do_not_fit_the_stretches_are_torn(tmp_path):
             JobPlan.from_bytes(canonical_json({**document, "stretches": stretches}), "plan")
     with pytest.raises(TornCheckpoint, match="known format"):
         JobPlan.from_bytes(canonical_json({**document, "format": "headrace.plan/3"}), "plan")
+
+
+def test_damaged_bits_of_events_are_torn(tmp_path):
+    log = Log(2, 60)
+    log.hide(next(iter(log.stored)), [3, 7])
+    _, plan = plan_of(log, tmp_path, hosts=2)
+    assert list(plan.trainable) == [0]
+    document = json.loads(plan.to_bytes())
+    ((number, text),) = document["trainable"]
+    long, none = (base64.b64encode(zlib.compress(content)).decode() for content in (bytes(9), b""))
+    for wrong in (None, [[number]], [[number, text, 1]], [[-1, text]], [[4, text]], [[1, text]], [[number, "?"]], [[number, text[:8]]],
+                  [[number, long]], [[number, none]], [[number, 7]]):  # fmt: skip
+        with pytest.raises(TornCheckpoint):
+            JobPlan.from_bytes(canonical_json({**document, "trainable": wrong}), "plan")
+
+
+def test_hosts_with_batches_of_their_own_need_no_bits(tmp_path):
+    log = Log(2, 60)
+    log.hide(next(iter(log.stored)), [3, 7])
+    _, plan = plan_of(log, tmp_path, hosts=2, batch_rows_per_host=True)
+    assert "batch_rows_per_host" not in plan.config, "as documents of earlier releases"
+    assert not plan.trainable
+
+
+def test_hosts_that_share_a_batch_need_an_event_each(tmp_path):
+    with pytest.raises(ConfigError, match="at least the number of hosts"):
+        plan_of(Log(2, 60), tmp_path, hosts=3, batch_rows=2)
+    assert plan_of(Log(2, 60), tmp_path, hosts=3, batch_rows=2, batch_rows_per_host=True)
+    assert plan_of(Log(2, 60), tmp_path, hosts=3, batch_rows=3)

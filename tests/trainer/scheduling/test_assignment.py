@@ -50,6 +50,22 @@ def test_the_lowest_units_go_to_the_least_loaded_readers() -> None:
     assert assign_units(held, ["a", "b"], 1.0, SETTINGS)[1] == (AssignUnit(11, "b", "h0"),)
 
 
+@given(st.integers(1, 5), st.integers(0, 2**33), st.integers(0, 3))
+def test_hosts_ask_the_same_reader_for_the_same_rows(readers: int, home: int, loaded: int) -> None:
+    """Whatever else a host has in flight, while the reader can take a unit more; another reader serves it otherwise."""
+    names = [f"r{n}" for n in range(readers)]
+    told = set()
+    for host in ("h0", "h1"):
+        held, _ = assign_units(requested(*range(loaded if host == "h1" else 0)), names, 0.0, SETTINGS)
+        before = held.loads()
+        held = request_units(held, host, [(10, 100)], {10: home})
+        _, found = assign_units(held, names, 0.0, SETTINGS)
+        reader = names[home % readers]
+        if before.get(reader, 0) < SETTINGS.units_per_reader:
+            told |= {one.reader for one in found if one.unit == 10}
+    assert told == {reader}
+
+
 def test_units_of_a_lost_reader_are_assigned_again() -> None:
     held, _ = assign_units(requested(1, 2), ["a", "b"], 0.0, SETTINGS)
     held, told = assign_units(held, ["b"], 1.0, SETTINGS)

@@ -1,7 +1,8 @@
-"""One attempt to train an epoch: whole batches of this host's shares of units, step by step with the other hosts.
+"""One attempt to train an epoch: this host's parts of the batches of all hosts, or batches of its own, step by step with the other hosts.
 
-Batches are counted from the natural beginning of an epoch. If an epoch ends early, the events that are not in a whole batch stay for
-the next attempt: the commit names their places as *carried*. So neither the moment of an end, nor a restart, changes any batch.
+Batches are counted from the natural beginning of an epoch. If an epoch ends early, the begun events that are in no whole batch stay for
+the next attempt: the commit names their places as *carried*. So neither the moment of an end, nor a restart, changes any batch. Where
+hosts share each batch, the number of hosts changes none either: the position is the number of batches since the epoch's beginning.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from trainer.checkpoints.host_steps import StepsByHost, count_step
 from trainer.errors import NonFiniteLoss
 from trainer.job.host.job_data import JobData
 from trainer.job.host.sharded_weights import empty_batch
+from trainer.job.host.shared_batches import AskedPiece, SharedBatches
 from trainer.job.host.unit_gate import UnitGate
 from trainer.model.metrics import AnyCollector
 from trainer.run.progress.epochs import Epoch
@@ -24,18 +26,20 @@ from trainer.run.progress.ledger import Ledger
 from trainer.run.reading.batches import Batch, BatchAssembler
 from trainer.run.reading.columns import DecodedFragment
 from trainer.run.reading.packed_units import Delivered
-from trainer.run.reading.shuffling import ShuffleWindow
+from trainer.run.reading.shuffling import ShuffleWindow, Window
 from trainer.run.reading.unit_buffer import UnitBuffer
 from trainer.run.reading.unit_requests import UnitRequest
 from trainer.run.weights.run_state import EpochScores, RunProgress, Weights
 from trainer.run.weights.staleness import StalenessCounts
 from trainer.run.weights.step_pipeline import TrainedBatch
 from trainer.run.weights.tpu_weights import TpuWeights
+from trainer.scheduling.batch_parts import BatchParts
 from trainer.scheduling.orders import StartEpoch
 from trainer.scheduling.work_units import Piece, PlaceRange
 from trainer.tables.routes.exchange import Exchange
 from trainer.tables.statistics.batch_sampler import BatchSampler
 from transforms.arrays import Array
+from transforms.errors import DataError
 
 Carried = tuple[PlaceRange, ...]
 
@@ -50,7 +54,8 @@ class TrainedState:
         progress: of the run; its history has the epochs that are finished.
         collector: the predictions of the epoch that is not finished; of all hosts, at rank 0.
         ledger: what this host counted.
-        carried: the places of begun units that this host has to train and has not, ascending.
+        carried: the places of begun units that this host has to train and has not, ascending; where hosts share each batch, rank 0 has
+            those of all hosts, for people and as a sign that the plan is not trained.
         epoch_steps: steps since the natural beginning of the epoch.
         host_steps: the steps of each host since the run's beginning, by name; equal on all hosts.
     """
@@ -125,9 +130,13 @@ class Attempt:
     def __init__(self, order: StartEpoch, state: TrainedState, tools: AttemptTools) -> None:
         self._order, self._state, self._tools = order, state, tools
         self._plan, self._layout = tools.data.plan, tools.data.layout
-        self._batch_rows = tools.data.config.batch_rows
-        self._pieces = deque(self._own_pieces(state.carried))
-        self._steps = tools.weights.steps(tools.data.config.staleness)
+        config, hosts = tools.data.config, tools.exchange.hosts
+        self._batch_rows, self._host_rows = config.batch_rows, config.rows_of_host(hosts)
+        self._stops = tuple(self._natural_stops())
+        self._shared = {} if config.batch_rows_per_host else {stop: self._shared_of(stop) for stop in self._stops}
+        self._first_batch = state.epoch_steps
+        self._asked = deque(self._own_pieces(state.carried) if config.batch_rows_per_host else ())
+        self._steps = tools.weights.steps(config.staleness)
         self._last: list[tuple[Array, Array]] = []
 
     @property
@@ -149,17 +158,44 @@ class Attempt:
             rows, self._tools.data.config.seed, self._state.progress.epochs_done, trained // rows, trained % rows
         )
 
-    def _own_pieces(self, carried: Carried) -> Iterator[Piece]:
-        """What this host trains, in order: what is carried, then its share of each unit."""
+    def _shared_of(self, stop: int) -> SharedBatches:
+        """This host's parts of the batches of the natural epoch that ends at ``stop``."""
+        units, config, exchange = self._plan.units, self._tools.data.config, self._tools.exchange
+        position, window = self._plan.stops.index(stop), None
+        begin = self._plan.stops[position - 1] if position else units.first_unit
+        parts = BatchParts(
+            self._batch_rows, exchange.rank, exchange.hosts, units.due_before(begin), units.due_before(stop)
+        )
+        if self._plan.shuffle_events:
+            done = [one.epoch.number + 1 for one in self._plan.epochs if one.stop_unit <= begin]
+            start = max(self._state.progress.epochs_done, *done, 0)
+            window = ShuffleWindow(self._plan.shuffle_events, config.seed, start)
+        return SharedBatches(self._plan, self._tools.data.places, parts, window)
+
+    def _own_pieces(self, carried: Carried) -> Iterator[AskedPiece]:
+        """What a host with batches of its own trains, in order: what is carried, then its share of each unit."""
         units, order, exchange = self._plan.units, self._order, self._tools.exchange
-        for places in carried:
-            yield from units.pieces(order.first_unit - 1, places)
-        for number in range(order.first_unit, order.stop_unit):
-            yield from units.pieces(number, units.share(number, exchange.rank, exchange.hosts))
+        shares = (
+            (number, units.share(number, exchange.rank, exchange.hosts))
+            for number in range(order.first_unit, order.stop_unit)
+        )
+        for number, places in (*((order.first_unit - 1, one) for one in carried), *shares):
+            for piece in units.pieces(number, places):
+                yield AskedPiece(piece, self._plan.request(piece, order.attempt))
 
     def requests(self) -> Iterator[UnitRequest]:
-        """What this host asks of readers, in order."""
-        return iter([self._plan.request(piece, self._order.attempt) for piece in self._pieces])
+        """What this host asks of readers, in order. Call it once."""
+        if not self._shared:
+            return iter([one.request for one in self._asked])
+        return self._shared_requests()
+
+    def _shared_requests(self) -> Iterator[UnitRequest]:
+        order, batch = self._order, self._first_batch
+        for stop in self._stops:
+            for one in self._shared[stop].asked(order.attempt, batch, order.first_unit, order.stop_unit):
+                self._asked.append(one)  # before the buffer has the request, so before the piece can arrive
+                yield one.request
+            batch = 0
 
     def decode(self, request: UnitRequest, delivered: Delivered) -> DecodedFragment:
         """The events of a request that this attempt trains."""
@@ -167,20 +203,37 @@ class Attempt:
 
     def run(self) -> int:
         """Train until the epoch ends; return the unit before which it ended. Raises what training raises, and :class:`AttemptOver`."""
-        pending: list[PlaceRange] = []
+        pending: Carried = ()
         with self._steps:
-            for stop in self._natural_stops():
-                window = self._window() if self._plan.shuffle_events else None
-                segment = _Segment(BatchAssembler(self._layout, self._batch_rows, window))
+            for stop in self._stops:
+                segment = self._segment(stop)
                 is_natural = self._train_segment(segment, stop)
                 if not is_natural:
-                    pending = segment.pending()
+                    pending = self._pending(segment, stop)
                     break
                 self._close(stop)
+        self._state.carried = pending if self._shared else _joined([*pending, *self._rest()])
+        return self._tools.gate.stop_unit
+
+    def _segment(self, stop: int) -> _Segment:
+        if self._shared:
+            window: Window | None = self._shared[stop].window(self._state.epoch_steps)
+        else:
+            window = self._window() if self._plan.shuffle_events else None
+        return _Segment(BatchAssembler(self._layout, self._host_rows, window))
+
+    def _pending(self, segment: _Segment, stop: int) -> Carried:
+        """The places of begun units that are not trained, of what was added to this host, or of all hosts at rank 0."""
+        if not self._shared:
+            return tuple(segment.pending())
+        if self._tools.exchange.rank:
+            return ()
+        return self._shared[stop].rest(self._state.epoch_steps, self._tools.gate.stop_unit)
+
+    def _rest(self) -> Iterator[PlaceRange]:
+        """The places of begun units that were not added to this host."""
         stop_unit = self._tools.gate.stop_unit
-        rest = [(piece.place, piece.stop) for piece in self._pieces if piece.unit < stop_unit]
-        self._state.carried = _joined([*pending, *rest])
-        return stop_unit
+        return ((one.piece.place, one.piece.stop) for one in self._asked if one.piece.unit < stop_unit)
 
     def _natural_stops(self) -> Iterator[int]:
         """The natural ends of the epochs that the attempt has units of; the same on all hosts."""
@@ -215,25 +268,48 @@ class Attempt:
             self._state.host_steps = count_step(
                 self._state.host_steps, self._order.hosts, [one == _Status.BATCH for one in found]
             )
-            batch = (
-                segment.assembler.take()
-                if status == _Status.BATCH
-                else empty_batch(self._layout, self._batch_rows, self._plan.head)
-            )
+            if status != _Status.BATCH:
+                batch = empty_batch(self._layout, self._host_rows, self._plan.head)
+            else:
+                rows = self._shared[stop].rows(self._state.epoch_steps) if self._shared else None
+                batch = segment.assembler.take(rows)
             self._state.epoch_steps += 1
             self._advance(segment, batch)
 
     def _fill(self, segment: _Segment, stop: int) -> _Status:
-        """Add pieces until there is a whole batch, or no more pieces."""
+        """Add pieces until there is a batch, or no more pieces."""
+        return self._fill_shared(segment, self._shared[stop]) if self._shared else self._fill_own(segment, stop)
+
+    def _fill_shared(self, segment: _Segment, shared: SharedBatches) -> _Status:
+        """Until there is this host's part of the next batch, which all hosts begin together."""
+        batch = self._state.epoch_steps
+        is_begun = False
+        while True:
+            if self._ends_early():
+                return _Status.ORDERED_END
+            if shared.is_over(batch):
+                return _Status.DONE
+            is_begun = is_begun or self._may_begin(shared.last_unit(batch))
+            if not is_begun:
+                return _Status.PLANNED_END
+            rows = shared.rows(batch)
+            if not rows:
+                return _Status.DONE  # of this host: the last batch has fewer events than there are hosts
+            if segment.assembler.has(rows):
+                return _Status.BATCH
+            self._add_next(segment)
+
+    def _fill_own(self, segment: _Segment, stop: int) -> _Status:
+        """Until there is a whole batch of this host."""
         assembler = segment.assembler
         while True:
             if self._ends_early():
                 return _Status.ORDERED_END
             if assembler.ready:
                 return _Status.BATCH
-            if not self._pieces or self._pieces[0].unit >= stop:
+            if not self._asked or self._asked[0].piece.unit >= stop:
                 return self._at_end_of_pieces(assembler, stop)
-            if not self._may_begin(self._pieces[0].unit):
+            if not self._may_begin(self._asked[0].piece.unit):
                 return _Status.PLANNED_END
             self._add_next(segment)
 
@@ -252,9 +328,12 @@ class Attempt:
             if self._ends_early():
                 return
         request, decoded = found
-        piece = self._pieces.popleft()
-        assert request.number == piece.place, "the buffer delivers in order"
-        segment.add(piece, decoded)
+        asked = self._asked.popleft()
+        assert request.number == asked.piece.place, "the buffer delivers in order"
+        if asked.events not in (None, decoded.rows):
+            raise DataError("the events that a reader delivers must be those that the plan counts", where=f"fragment {request.fragment}, rows from {request.first_row} on",
+                            value=decoded.rows, allowed=f"{asked.events}", next_step="run training again, which plans by the data as it is now")  # fmt: skip
+        segment.add(asked.piece, decoded)
 
     def _agree(self, status: _Status) -> list[int]:
         """The status of every host, by rank; rank 0 also receives the predictions of the steps since the call before."""

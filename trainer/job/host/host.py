@@ -30,6 +30,7 @@ from trainer.job.host.served_host_weights import ServedHostWeights
 from trainer.job.host.sharded_weights import ShardedWeights
 from trainer.job.host.snapshots import Snapshot, take_snapshot
 from trainer.job.host.unit_gate import UnitGate
+from trainer.options.config import recorded_options
 from trainer.options.hot_rows import HotOptions
 from trainer.options.resume_rules import option_changes
 from trainer.options.towers import Towers
@@ -526,7 +527,7 @@ class Host:
 def _check_saved(saved: SavedRun, order: StartEpoch, plan: JobPlan) -> None:
     """Raise :class:`RunMismatch` for a commit of another run than the plan's."""
     attempt = saved.job.attempt if saved.job is not None else 0
-    changes = option_changes(with_neutral_options(saved.identity.config), plan.config)
+    changes = option_changes(with_neutral_options(saved.identity.config), recorded_options(plan.config))
     if attempt != order.commit.attempt or not all(one.is_allowed for one in changes):
         raise RunMismatch("a commit must be that of the job", where=saved.path, value=f"attempt {attempt}",
                           allowed=f"attempt {order.commit.attempt}, with the options of the plan")  # fmt: skip

@@ -39,7 +39,7 @@ class HostWeights(Weights):
         dense: DenseModel | None = None,
         bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
-        dense = dense or build_dense(layout, config, head)
+        dense = dense or build_dense(layout, config, head, rows=config.rows_of_host(channels.tables.hosts))
         dense.check_replicable()
         super().__init__(layout, engine, dense, head, linear)
         buckets = GradientBuckets.of(dense.sizes, channels.tables.hosts, bucket_bytes)

@@ -7,6 +7,7 @@ import numpy as np
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.model.inputs import InputLayout, lay_out
 from trainer.options.config import TrainConfig
+from trainer.run.preparation.due_places import DuePlaces
 from trainer.run.preparation.job_plan import JobPlan, config_of
 from trainer.run.progress.ledger import Ledger
 from trainer.run.reading.columns import DecodedFragment, take_events
@@ -24,6 +25,7 @@ class JobData:
         plan: the plan.
         config: the options of its run.
         layout: the inputs of its batches.
+        places: of the due events.
     """
 
     def __init__(self, plan: JobPlan, run_dir: str) -> None:
@@ -36,6 +38,7 @@ class JobData:
         if plan.counts is not None and plan.counts.fragments:
             self._before = self.ledger_of(plan.counts)
         self._counted = frozenset(() if plan.counts is None else (one.key for one in plan.counts.fragments))
+        self.places = DuePlaces(plan, self._counts)
 
     def ledger_before(self, rank: int) -> Ledger | None:
         """The ledger of a host at the plan's beginning: all earlier counts are those of rank 0. None if events are not counted."""

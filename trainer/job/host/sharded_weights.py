@@ -62,7 +62,8 @@ class ShardedWeights(HostWeights):
         if towers and config.deep:
             placement = TowerPlacement(exchange.hosts, 1, towers)
             if has_own_modules(layout, config, towers):
-                dense = build_dense(layout, config, head, takes_outputs=True)
+                rows = config.rows_of_host(exchange.hosts)
+                dense = build_dense(layout, config, head, rows=rows, takes_outputs=True)
                 self._modules = TowerWeights(dense, placement, exchange)
             engine = towered = _tower_tables(layout, config, exchange, placement, self._modules)
             deep = towered.rows

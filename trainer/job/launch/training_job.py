@@ -16,7 +16,7 @@ from trainer.options.config import TrainConfig
 from trainer.options.towers import Towers
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes
-from trainer.run.preparation.job_plan import JobPlan, check_shuffled, plan_job
+from trainer.run.preparation.job_plan import JobPlan, check_shared, check_shuffled, plan_job
 from trainer.run.preparation.preparation import PreparedRun
 from trainer.run.weights.run_partition import check_pruned_hosts, check_pruned_servers
 from trainer.run.weights.saved_run import SavedRun
@@ -127,7 +127,10 @@ def make_job(
     put_solution(files, prepared.solution)
     if unfinished := _unfinished_plan(files, saved, bucket_run):
         name, plan = unfinished
-        if (plan := _with_options(plan, prepared)) is not unfinished[1]:
+        is_within = saved is not None and saved.job is not None and bool(saved.job.epoch_steps)
+        if (
+            plan := plan_with_options(plan, prepared, settings.most_hosts, is_within_epoch=is_within)
+        ) is not unfinished[1]:
             plan = replace(plan, continues=name)
             name = files.put_document(plan.to_bytes())
     else:
@@ -243,12 +246,20 @@ def _unfinished_plan(files: JobFiles, saved: SavedRun | None, bucket_run: str) -
     return (name, plan) if is_left else None
 
 
-def _with_options(plan: JobPlan, prepared: PreparedRun) -> JobPlan:
-    """The plan with the options of the run now. Raises :class:`ConfigError` for a batch that its windows of shuffled events do not hold."""
+def plan_with_options(plan: JobPlan, prepared: PreparedRun, hosts: int, *, is_within_epoch: bool) -> JobPlan:
+    """The plan with the options of the run now.
+
+    Raises :class:`ConfigError` for a batch that its windows of shuffled events, or its hosts, do not fit, and :class:`RunMismatch` for another batch
+    within an epoch, whose events are counted by batches.
+    """
     now = prepared.config.to_document()
     if dict(plan.config) == now:
         return plan
+    if is_within_epoch and now["batch_rows"] != plan.config["batch_rows"]:
+        raise RunMismatch("a batch must stay until the epoch ends", where="batch_rows", value=now["batch_rows"], allowed=str(plan.config["batch_rows"]),
+                          next_step="train to the end of the epoch first: with the batch as it was, without --epoch-secs")  # fmt: skip
     check_shuffled(plan.shuffle_events, prepared.config.batch_rows)
+    check_shared(prepared.config, hosts)
     return replace(plan, config=now, identity=replace(plan.identity, config=now))
 
 

@@ -75,8 +75,8 @@ def most_passes(facts: DataFacts, batch_rows: int = 0, *, is_linear: bool = Fals
 def candidates_of(given: Options, *, hosts: int = 1) -> tuple[Candidate, ...]:
     """The candidates of the first round; options in ``given`` are the same in all of them, and equal candidates are one.
 
-    ``hosts``: the most hosts of the job. The rate and the prior of a Newton step are for the events of one, so a job of several has
-    such a candidate only where it is given.
+    ``hosts``: the most hosts that train a batch each. The rate and the prior of a Newton step are for the events of one batch, so a job
+    of several has such a candidate only where it is given.
     """
     is_free = not any(option in given for option in _OF_NETWORKS)
     found: dict[str, Candidate] = {}

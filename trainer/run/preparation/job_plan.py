@@ -10,7 +10,7 @@ import base64
 import binascii
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from trainer.checkpoints.manifest import canonical_json, parse_json
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.model.task_heads import AnyHead, read_head
-from trainer.options.config import TrainConfig
+from trainer.options.config import TrainConfig, recorded_options
 from trainer.options.document_field import DocumentField
 from trainer.run.labels.due_events import counts_after
 from trainer.run.labels.label_record import LabelRecord
@@ -77,6 +77,8 @@ class JobPlan:
         held_out: see :class:`~trainer.run.weights.run_state.RunProgress`.
         pauses: whether the run is planned further when the plan is trained: held-out events are scored then.
         continues: the digest of the plan of which this one has the units, and other options; "" for the plan of a run that goes on with its options.
+        trainable: of each fragment of ``units`` with events that are deleted or have no label, by its number, bits of the others; they
+            are there if hosts share each batch.
     """
 
     solution: str
@@ -96,6 +98,7 @@ class JobPlan:
     held_out: HeldOut | None = None
     pauses: bool = False
     continues: str = ""
+    trainable: Mapping[int, Array] = field(default_factory=dict)
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
@@ -118,9 +121,9 @@ class JobPlan:
         stops = self.units.ends_by_rows(epoch_rows, self.stops) if epoch_rows else self.stops
         return DataRange(name, self.stop_unit, stops, is_last=not self.pauses)
 
-    def request(self, piece: Piece, attempt: int) -> UnitRequest:
-        """What a host asks of a reader for a piece, whose place is the number of the request."""
-        return UnitRequest(piece.place, attempt, self.solution, piece.fragment, piece.first_row, piece.rows)
+    def request(self, piece: Piece, attempt: int, row_bits: bytes = b"") -> UnitRequest:
+        """What a host asks of a reader for a piece, or some rows of it; its place is the number of the request."""
+        return UnitRequest(piece.place, attempt, self.solution, piece.fragment, piece.first_row, piece.rows, row_bits)
 
     def carried_of(self, job: JobPosition, rank: int, hosts: int) -> tuple[PlaceRange, ...]:
         """The places that the host of ``rank`` takes over from a commit of this plan.
@@ -168,6 +171,8 @@ class JobPlan:
             "planned_rows": dict(self.planned_rows),
             "counts": None if counts is None else {**counts.to_document(), "uneven": _text(zlib.compress(counts.uneven.tobytes(), 1))},
             **({} if labels is None else {"labels": {**labels.to_document(), "packed": _text(labels.packed.tobytes())}}),
+            **({"trainable": [[number, _text(zlib.compress(bits.tobytes(), 1))] for number, bits in sorted(self.trainable.items())]}
+               if self.trainable else {}),
             **({} if self.held_out is None else {"held_out": self.held_out.to_document(), "pauses": self.pauses}),
             **({"continues": self.continues} if self.continues else {}),
         })  # fmt: skip
@@ -178,38 +183,41 @@ class JobPlan:
 
         A plan of an earlier release keeps its units, of which all hosts now train shares.
         """
-        field = DocumentField(parse_json(content, where), where)
-        if (found := field.at("format").text()) not in (FORMAT, _UNITS_OF_STRETCHES):
+        document = DocumentField(parse_json(content, where), where)
+        if (found := document.at("format").text()) not in (FORMAT, _UNITS_OF_STRETCHES):
             raise TornCheckpoint("a plan must have a known format", where=where, value=found[:80],
                                  allowed=f"{FORMAT}, {_UNITS_OF_STRETCHES}")  # fmt: skip
-        units, fragment_rows, extra = _read_units(field, of_stretches=found == _UNITS_OF_STRETCHES)
-        counts = field.at("counts")
-        segments = tuple(item.texts() for item in field.at("segments").items())
-        held_out = field.members().get("held_out")
+        units, fragment_rows, extra = _read_units(document, of_stretches=found == _UNITS_OF_STRETCHES)
+        counts = document.at("counts")
+        segments = tuple(item.texts() for item in document.at("segments").items())
+        held_out = document.members().get("held_out")
         plan = cls(
-            solution=field.at("solution").text(),
-            config=field.at("config").members_as_they_are(),
-            identity=RunIdentity.read(field.at("identity")),
-            head=read_head(field.at("head")),
+            solution=document.at("solution").text(),
+            config=document.at("config").members_as_they_are(),
+            identity=RunIdentity.read(document.at("identity")),
+            head=read_head(document.at("head")),
             units=units,
             fragment_rows=fragment_rows,
             due_below=extra["due_below"].astype(np.int16),
             is_first=extra["is_first"].astype(bool),
-            epochs=tuple(_read_epoch(item) for item in field.at("epochs").items()),
+            epochs=tuple(_read_epoch(item) for item in document.at("epochs").items()),
             segments=segments,
-            planned_rows={key: count.count() for key, count in field.at("planned_rows").members().items()},
+            planned_rows={key: count.count() for key, count in document.at("planned_rows").members().items()},
             counts=None if counts.value is None else _read_counts(counts),
-            shuffle_events=field.at("shuffle_events").count(most=_MOST_ROWS),
-            labels=_read_labels(field.at("labels")) if "labels" in field.members() else None,
+            shuffle_events=document.at("shuffle_events").count(most=_MOST_ROWS),
+            labels=_read_labels(document.at("labels")) if "labels" in document.members() else None,
             held_out=None if held_out is None else HeldOut.read(held_out, segments),
-            pauses=held_out is not None and field.at("pauses").boolean(),
-            continues=field.at("continues").digest() if field.has("continues") else "",
+            pauses=held_out is not None and document.at("pauses").boolean(),
+            continues=document.at("continues").digest() if document.has("continues") else "",
+            trainable=_read_trainable(document.at("trainable"), fragment_rows) if document.has("trainable") else {},
         )
         if plan.labels is not None and plan.counts is None:
             raise TornCheckpoint("a plan that records labels must have counts", where=counts.place)
         ends = [one.stop_unit for one in plan.epochs]
         if ends != sorted(ends) or (ends and not units.first_unit <= ends[0] <= ends[-1] == units.stop_unit):
-            raise TornCheckpoint("the epochs of a plan must end in order at its units", where=field.at("epochs").place)
+            raise TornCheckpoint(
+                "the epochs of a plan must end in order at its units", where=document.at("epochs").place
+            )
         return plan
 
 
@@ -218,6 +226,13 @@ def check_shuffled(shuffle_events: int, batch_rows: int) -> None:
     if shuffle_events < 0 or shuffle_events % batch_rows:
         raise ConfigError("a window of shuffled events must be whole batches", where="shuffle_events", value=shuffle_events,
                           allowed=f"a multiple of batch_rows, {batch_rows}")  # fmt: skip
+
+
+def check_shared(config: TrainConfig, hosts: int) -> None:
+    """Raises :class:`ConfigError` for batches without an event for each of so many hosts."""
+    if (rows := config.rows_of_step(hosts)) < hosts:
+        raise ConfigError("batch_rows must be at least the number of hosts, which share each batch", where="batch_rows", value=rows,
+                          allowed=f"{hosts} or more", next_step="use larger batches or fewer hosts, or give each host a batch: batch_rows_per_host")  # fmt: skip
 
 
 def plan_job(
@@ -229,7 +244,9 @@ def plan_job(
     shuffle_events: int = 0,
     by_pass: bool = False,
 ) -> JobPlan:
-    """The plan of what is left of a run. Raises :class:`ConfigError` for windows that are not whole batches.
+    """The plan of what is left of a run.
+
+    Raises :class:`ConfigError` for windows that are not whole batches, and for a batch without an event for each host.
 
     Args:
         unit_rows: the largest number of events of a host's share of a unit, and of rows that it requests at once.
@@ -243,6 +260,7 @@ def plan_job(
     if pauses:
         prepared = replace(prepared, remaining=stage)
     check_shuffled(shuffle_events, prepared.config.batch_rows)
+    check_shared(prepared.config, hosts)
     seen: dict[str, list[int]] = {key: [] for key in visits_of(prepared.remaining)}
     numbers: dict[str, int] = {}
     stretches: list[tuple[int, ...]] = []
@@ -252,7 +270,7 @@ def plan_job(
             _visit(prepared, ref, seen[ref.partition], epoch.pass_number) for ref in prepared.refs_of[epoch.number]
         ]
         due = sum(one.due for one in visits)
-        units = units_of_epoch(due, hosts=hosts, batch_rows=prepared.config.batch_rows, most_rows=unit_rows)
+        units = units_of_epoch(due, hosts=hosts, batch_rows=prepared.config.rows_of_host(hosts), most_rows=unit_rows)
         sections.append((units, due))
         tolerance = due // (max(1, units) * hosts * _TOLERANCE)
         for one in visits:
@@ -305,6 +323,7 @@ def _assembled(
     }
     refs = {ref.key: ref for refs in prepared.fragments.values() for ref in refs if ref.key in numbers}
     own = [refs[key] for key in numbers]
+    masks = {} if prepared.config.batch_rows_per_host else prepared.trainable.masks
     columns = dict(zip(_STRETCH, np.array(stretches, np.int64).reshape(-1, len(_STRETCH)).T, strict=True))
     fragments = [(ref.key, *parts[ref.partition]) for ref in own]
     units = _unit_plan(unit_rows, first_unit, fragments, columns, np.array(sections, np.int64).reshape(-1, 2))
@@ -326,6 +345,7 @@ def _assembled(
         counts=None if prepared.ledger is None else prepared.ledger.counts(),
         labels=prepared.labels,
         held_out=prepared.progress.held_out,
+        trainable={number: bits for key, number in numbers.items() if (bits := masks.get(key)) is not None},
     )
 
 
@@ -363,12 +383,31 @@ def _bytes(field: DocumentField) -> bytes:
         raise TornCheckpoint("the bytes of a plan must be base64", where=field.place, value=str(error)) from None
 
 
+def _read_trainable(field: DocumentField, fragment_rows: Array) -> dict[int, Array]:
+    """The bits of fragments by their numbers."""
+    found: dict[int, Array] = {}
+    for item in field.items():
+        parts = item.items()
+        if len(parts) != 2:
+            raise TornCheckpoint(
+                "the events of a fragment must be its number and bits, got another list", where=item.place
+            )
+        number = parts[0].count(most=max(len(fragment_rows) - 1, 0))
+        size = (int(fragment_rows[number]) + 7) // 8 if len(fragment_rows) else 0
+        bits = _unpacked(parts[1], size)
+        if len(bits) != size or not size:
+            raise TornCheckpoint("the events of a fragment must have a bit each", where=item.place, value=len(bits),
+                                 allowed=f"{size} bytes")  # fmt: skip
+        found[number] = bits
+    return found
+
+
 def _unpacked(field: DocumentField, most_bytes: int) -> Array:
     try:
         content = zlib.decompressobj().decompress(_bytes(field), most_bytes + 1)
         return np.frombuffer(content, np.uint8)
     except zlib.error as error:
-        raise TornCheckpoint("the counts of a plan must be compressed bytes", where=field.place, value=str(error)) from None  # fmt: skip
+        raise TornCheckpoint("the counts and bits of a plan must be compressed bytes", where=field.place, value=str(error)) from None  # fmt: skip
 
 
 def _read_labels(field: DocumentField) -> LabelRecord:
@@ -449,4 +488,4 @@ def _numbers(field: DocumentField) -> Array:
 
 def config_of(plan: JobPlan, run_dir: str) -> TrainConfig:
     """The options of a plan's run. Raises :class:`~trainer.errors.ConfigError` for an unknown option."""
-    return TrainConfig.from_document(dict(plan.config), run_dir=run_dir)
+    return TrainConfig.from_document(recorded_options(plan.config), run_dir=run_dir)

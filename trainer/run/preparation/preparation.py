@@ -265,7 +265,7 @@ class _Preparation:
             trained_fragments=counted,
             accept=self._policy.accept,
         )
-        options = check_options(saved.identity, self._identity)
+        options = check_options(saved.identity, self._identity, of_job=saved.job is not None)
         refused = [f"{one.text()}, and must not change: {one.reason}" for one in options if not one.is_allowed]
         if differences := (*refused, *changes.refused):
             raise _mismatch(differences, self._next_steps())

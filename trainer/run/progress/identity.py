@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from trainer.errors import RunMismatch, TornCheckpoint
 from trainer.model.inputs import TypedInput
-from trainer.options.config import TrainConfig
+from trainer.options.config import TrainConfig, recorded_options
 from trainer.options.document_field import OPEN, DocumentField
 from trainer.options.resume_rules import OptionChange, option_changes
 from transforms.derived_documents import Form, Omitted, Row, document_of
@@ -164,10 +164,16 @@ def _sha256(document: object) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def check_options(recorded: RunIdentity, current: RunIdentity) -> tuple[OptionChange, ...]:
-    """The options with other values. Raises :class:`RunMismatch` for another table, label or inputs."""
+def check_options(recorded: RunIdentity, current: RunIdentity, *, of_job: bool = True) -> tuple[OptionChange, ...]:
+    """The options with other values. Raises :class:`RunMismatch` for another table, label or inputs.
+
+    ``of_job``: hosts trained what is recorded; for one process, ``batch_rows`` has one meaning.
+    """
     check_inputs(recorded, current)
-    return option_changes(with_neutral_options(recorded.config), current.config)
+    before, now = with_neutral_options(recorded.config), recorded_options(current.config)
+    if not of_job:
+        before["batch_rows_per_host"] = now["batch_rows_per_host"]
+    return option_changes(before, now)
 
 
 def check_inputs(recorded: RunIdentity, current: RunIdentity) -> None:
@@ -195,4 +201,4 @@ def check_inputs(recorded: RunIdentity, current: RunIdentity) -> None:
 
 def with_neutral_options(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a checkpoint, and those that its earlier release lacks, whose neutral values are what that release did."""
-    return {**TrainConfig("run").to_document(), **recorded}
+    return {**TrainConfig("run").to_document(), **recorded_options(recorded)}

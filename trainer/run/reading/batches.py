@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from trainer.errors import BadFeature
 from trainer.model.inputs import InputLayout
 from trainer.run.reading import kernels
 from trainer.run.reading.columns import DecodedFragment, refuse_ids, take_events
-from trainer.run.reading.shuffling import ShuffleWindow, order_of
+from trainer.run.reading.shuffling import Window
 from trainer.tables.batches import IdBatch, id_dtype
 from transforms.arrays import Array
 
@@ -106,20 +106,16 @@ class _Rest:
 class _OpenWindow:
     """The events of a window in the order of the stream, and those that are in no batch yet in the order in which they are drawn."""
 
-    def __init__(self, window: ShuffleWindow, parts: list[_Rows]) -> None:
+    def __init__(self, window: Window, parts: list[_Rows]) -> None:
         self.parts = parts
         places = np.concatenate([one.events + one.origin for one in parts])
-        self._order = order_of(window, places)
+        self._order = window.order(places)
         self._ends = np.cumsum([one.rows for one in parts])
         self._drawn = window.drawn
 
     @property
     def left(self) -> int:
         return max(0, len(self._order) - self._drawn)
-
-    @property
-    def drawn(self) -> int:
-        return self._drawn
 
     def draw(self, count: int) -> list[_Piece]:
         """The next ``count`` events as pieces, in the order of the stream."""
@@ -137,11 +133,12 @@ class _OpenWindow:
 class BatchAssembler:
     """Cuts a stream of decoded units into batches of ``batch_rows`` events, across units.
 
-    Add units in order; :meth:`take` batches while one is :attr:`ready`. After :meth:`finish` the last batch may be shorter.
-    With a ``window``, events are shuffled in windows (:mod:`trainer.run.reading.shuffling`), which must be whole before they are drawn from.
+    Add units in order; :meth:`take` batches while one is :attr:`ready`, or one of fewer events while it :meth:`has` these. After
+    :meth:`finish` the last batch may be shorter. With a ``window``, events are drawn from windows (:mod:`trainer.run.reading.shuffling`),
+    which must be whole before.
     """
 
-    def __init__(self, layout: InputLayout, batch_rows: int, window: ShuffleWindow | None = None) -> None:
+    def __init__(self, layout: InputLayout, batch_rows: int, window: Window | None = None) -> None:
         self._shape = _Shape(batch_rows, len(layout.embedded), layout.dense_width, layout.is_weighted, layout.bounds)
         self._rest = _Rest()
         self._next = window
@@ -165,30 +162,34 @@ class BatchAssembler:
     @property
     def ready(self) -> bool:
         """Whether :meth:`take` has a batch."""
-        rows = self._rest.rows
+        return self.has(1 if self._finished else self._shape.batch_rows)
+
+    def has(self, rows: int) -> bool:
+        """Whether :meth:`take` has so many events."""
+        found = self._rest.rows
         if self._next is not None:
             left = 0 if self._open is None else self._open.left
-            rows = left + self._drawable(self._next, rows)
-        return rows >= (1 if self._finished else self._shape.batch_rows)
+            found = left + self._drawable(self._next, found)
+        return found >= rows
 
-    def _drawable(self, window: ShuffleWindow, rows: int) -> int:
+    def _drawable(self, window: Window, rows: int) -> int:
         """How many of ``rows`` events are in whole windows and are not trained already."""
         whole = rows if self._finished else rows // window.rows * window.rows
         return max(0, whole - window.drawn)
 
-    def take(self) -> Batch:
-        """The next batch.
+    def take(self, rows: int | None = None) -> Batch:
+        """The next batch, of ``rows`` events if they are given.
 
         Raises :class:`BadFeature` for an id outside the buckets of its input, or lists whose offsets do not ascend.
         """
-        assert self.ready
-        batch_rows = self._shape.batch_rows
+        wanted = self._shape.batch_rows if rows is None else rows
+        assert self.ready if rows is None else self.has(rows)
         if self._next is None:
-            cut = self._rest.cut(min(batch_rows, self._rest.rows))
+            cut = self._rest.cut(min(wanted, self._rest.rows))
             pieces = [(one.decoded, one.start, one.stop) for one in cut]
         else:
             pieces = []
-            while (need := batch_rows - sum(stop - start for _, start, stop in pieces)) and (window := self._window()):
+            while (need := wanted - sum(stop - start for _, start, stop in pieces)) and (window := self._window()):
                 pieces += window.draw(min(need, window.left))
         return _assemble(pieces, self._shape)
 
@@ -200,15 +201,8 @@ class BatchAssembler:
             if not rows or not (self._finished or rows == self._next.rows):
                 return None
             self._open = _OpenWindow(self._next, self._rest.cut(rows))
-            self._next = replace(self._next, number=self._next.number + 1, drawn=0)
+            self._next = self._next.following()
         return self._open
-
-    @property
-    def window(self) -> ShuffleWindow | None:
-        """The window that continues the stream at :meth:`pending`, for another assembler; None without shuffling."""
-        if self._next is None or self._open is None or not self._open.left:
-            return self._next
-        return replace(self._next, number=self._next.number - 1, drawn=self._open.drawn)
 
     def pending(self) -> list[tuple[int, int]]:
         """The numbers of what is to be added again to continue, each with its first such stored event, in order.

@@ -111,6 +111,7 @@ class StoredColumns:
         present: bool of its shape, whether a label is not null; None if all are.
         positions: the stored event of each row, int64, ascending; None if row i is event i.
         first: the row in ``ids`` of the first row.
+        taken: the row in ``ids`` of each row, int64, ascending; None if row i is ``first + i``.
     """
 
     key: str
@@ -121,6 +122,7 @@ class StoredColumns:
     present: Array | None = None
     positions: Array | None = None
     first: int = 0
+    taken: Array | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -141,6 +143,21 @@ class StoredColumns:
             present=None if present is None or present.all() else present,
             positions=np.arange(first, stop) if self.positions is None else self.positions[first:stop],
             first=self.first + first,
+        )
+
+    def take(self, rows: Array) -> StoredColumns:
+        """The given rows of a :meth:`part`, int64, ascending; ids are not copied."""
+        if len(rows) == self.rows:
+            return self
+        present = None if self.present is None else self.present[rows]
+        return replace(
+            self,
+            rows=len(rows),
+            dense=self.dense[rows],
+            labels=self.labels[rows],
+            present=None if present is None or present.all() else present,
+            positions=rows if self.positions is None else self.positions[rows],
+            taken=rows + self.first,
         )
 
 
@@ -179,7 +196,14 @@ def with_labels(stored: StoredColumns, head: AnyHead = BINARY) -> DecodedFragmen
     """
     labels = _checked_labels(stored.labels, stored.present, stored.positions, stored.key, head)
     whole = DecodedFragment(
-        stored.key, stored.rows, stored.ids, stored.dense, labels, positions=stored.positions, first=stored.first
+        stored.key,
+        stored.rows,
+        stored.ids,
+        stored.dense,
+        labels,
+        taken=stored.taken,
+        positions=stored.positions,
+        first=stored.first,
     )
     if stored.present is None:
         return whole
@@ -248,7 +272,7 @@ def _column_of(array: pa.Array, item: TypedInput) -> _Stored:
 def refuse_ids(columns: IdColumns, key: str) -> None:
     """Raise :class:`BadFeature` for the first input with offsets that do not ascend, or an id out of its buckets."""
     for item, described in zip(columns.inputs, columns.table, strict=True):
-        held = _held(described)
+        held = held_ids(described)
         where, ids, offsets = _where(key), held.ids, held.offsets
         if offsets is not None and (offsets[0] < 0 or offsets[-1] > len(ids) or (offsets[1:] < offsets[:-1]).any()):
             raise BadFeature("the offsets of an input's lists must ascend to its number of ids",
@@ -267,15 +291,16 @@ def refuse_ids(columns: IdColumns, key: str) -> None:
                              next_step="hash the input with .hash_buckets(n)")  # fmt: skip
 
 
-def _held(described: Array) -> HeldIds:
+def held_ids(described: Array) -> HeldIds:
     """The arrays of an input at the addresses in its row of the table, which their owner must outlive."""
-    kind, ids, offsets, valid, _, size, events, count, _, first_bit, width = described.tolist()
+    kind, ids, offsets, valid, weights, size, events, count, _, first_bit, width = described.tolist()
     return HeldIds(
         kind,
         size,
         events,
         _view(ids, count, np.dtype(np.int64 if width == 8 else f"u{width}")),
         _view(offsets, events + 1, np.dtype(np.int32)) if offsets else None,
+        _view(weights, count, np.dtype(np.float32)) if weights else None,
         valid=_view(valid, (first_bit + events + 7) // 8, np.dtype(np.uint8)) if valid else None,
         first_bit=first_bit,
     )

@@ -26,6 +26,7 @@ from trainer.model.inputs import InputLayout, TypedInput
 from trainer.model.task_heads import AnyHead
 from trainer.run.reading import kernels, packing
 from trainer.run.reading.columns import DecodedFragment, IdColumns, StoredColumns, refuse_ids, with_labels
+from trainer.run.reading.taken_ids import with_own_ids
 from trainer.run.reading.unit_requests import UnitRequest
 from trainer.wire.flight.error_documents import BadAnswer
 from transforms.arrays import Array
@@ -116,6 +117,7 @@ def pack_unit(stored: StoredColumns, layout: UnitLayout) -> Array:
 
     Raises :class:`BadFeature` for an id out of its buckets, and for lists whose offsets do not ascend.
     """
+    stored = with_own_ids(stored)
     first, stop, positions = stored.first, stored.first + stored.rows, stored.positions
     described = np.zeros((len(layout.types), _DESCRIBED), np.int64)
     wrong = packing.describe(stored.ids.table, first, stop, described)
@@ -231,6 +233,10 @@ def unpack_unit(unit: PackedUnit, layout: UnitLayout, request: UnitRequest) -> S
     end = request.first_row + request.rows
     inside = not rows or (request.first_row <= positions[0] and positions[-1] < end)
     _require(bool(inside), request, "have events that were asked for", first_event)
+    if (chosen := request.chosen) is not None:
+        _require(
+            bool(chosen[positions - request.first_row].all()), request, "have events that were asked for", "others"
+        )
     present: Array | None = None
     if header[7]:
         present = np.unpackbits(

@@ -1,14 +1,15 @@
 """The order of events that are shuffled in windows. Pure.
 
-A window is a number of events that follow each other in a host's stream, counted from the natural start of the epoch. A batch takes
+A window is a number of events that follow each other in the stream, counted from the natural start of the epoch. A batch takes
 events of its window at random; inside a batch events stay in the order of the stream. The order is a hash of the window and of each
-event's place in the stream of all hosts, so it depends on nothing else: not on readers, nor on where an epoch was interrupted and continued.
+event's place in the stream, so it depends on nothing else: not on readers, nor on where an epoch was interrupted and continued. Where
+hosts share each batch, all of them compute it for all events of a window, so it does not depend on their number either.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,6 +17,24 @@ from trainer.errors import ConfigError
 from transforms.arrays import Array
 
 _MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+class Window(Protocol):
+    """A number of events of a host's stream that are whole before a batch takes any of them."""
+
+    @property
+    def rows(self) -> int:
+        """Its events."""
+
+    @property
+    def drawn(self) -> int:
+        """How many of them are trained already; they are added again and left out."""
+
+    def order(self, places: Array) -> Array:
+        """The order in which its events at these places are drawn: positions in ``places``, int64."""
+
+    def following(self) -> Window:
+        """The window after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +60,14 @@ class ShuffleWindow:
             raise ConfigError(
                 "a window of shuffled events must have at least one, and fewer drawn than it has", value=self
             )
+
+    def order(self, places: Array) -> Array:
+        """See :meth:`Window.order`."""
+        return order_of(self, places)
+
+    def following(self) -> ShuffleWindow:
+        """See :meth:`Window.following`."""
+        return replace(self, number=self.number + 1, drawn=0)
 
 
 def order_of(window: ShuffleWindow, places: Array) -> Array:

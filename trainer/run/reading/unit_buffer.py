@@ -266,7 +266,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         self._order.popleft()
         self._failures.pop(request.number, None)
         self._buffered_bytes -= ready.size_bytes
-        self._measured.consumed_rows += request.rows
+        self._measured.consumed_rows += request.most_events
         self._freed.notify_all()
         self._changed.notify()
         return ready.outcome
@@ -343,11 +343,14 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
             readers=len(present),
         )
         new: list[tuple[int, int]] = []
+        homes: dict[int, int] = {}
         while len(new) < count and (request := self._peek()) is not None:
             self._ahead = None
             self._order.append(request)
-            new.append((request.number, request.rows))
-        self._held = request_units(self._held, _HOST, new)
+            new.append((request.number, request.most_events))
+            if request.row_bits:
+                homes[request.number] = request.home
+        self._held = request_units(self._held, _HOST, new, homes)
         self._follow_all(present, now)
         self._give_up_one(present, now)
 
@@ -516,7 +519,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         self._largest_bytes = max(self._largest_bytes, job.admitted_bytes)
         delivered = self._clock() if job.delivered_secs is None else job.delivered_secs
         self._measured.served_units += 1
-        self._measured.served_rows += request.rows
+        self._measured.served_rows += request.most_events
         self._measured.served_secs += max(0.0, delivered - job.since_secs)
         self._settle(reader.name, request.number, _Ready(decoded, job.admitted_bytes), delivered)
 

@@ -91,7 +91,7 @@ class UnitReader:
         self._solutions: OrderedDict[str, _Known] = OrderedDict()
 
     def read(self, request: UnitRequest) -> StoredColumns:
-        """The columns of a unit's events that are not deleted, with the stored event of each.
+        """The columns of the events that are asked for and are not deleted, with the stored event of each.
 
         Raises :class:`DataError` for a unit that the solution does not have, and what reading raises.
         """
@@ -108,7 +108,12 @@ class UnitReader:
         if columns.rows != fragment.rows:
             assert columns.positions is not None  # checked when it was read
             first, stop = np.searchsorted(columns.positions, [first, stop]).tolist()
-        return columns.part(first, stop)
+        part = columns.part(first, stop)
+        chosen = request.chosen
+        if chosen is None:
+            return part
+        assert part.positions is not None, "a part has the number of each event"
+        return part.take(np.flatnonzero(chosen[part.positions - request.first_row]))
 
     def pack(self, request: UnitRequest) -> tuple[Array, int]:
         """The bytes of a unit, uint8, and its events. Raises what :meth:`read` and :func:`pack_unit` raise."""

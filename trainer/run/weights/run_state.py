@@ -350,14 +350,14 @@ def build_weights(
 
 
 def build_dense(
-    layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY, *, takes_outputs: bool = False
+    layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY, *, rows: int = 0, takes_outputs: bool = False
 ) -> DenseModel:
-    """The dense part of a model in its initial state; ``takes_outputs``: see :class:`DenseModel`. Loads and configures TensorFlow."""
+    """The dense part of a model in its initial state; ``rows``, ``takes_outputs``: see :class:`DenseModel`. Loads and configures TensorFlow."""
     from trainer.model.dense_model import DenseModel
     from trainer.model.tensorflow_settings import prepare_tensorflow
 
     prepare_tensorflow(config)
-    return DenseModel(layout, config, head, takes_outputs=takes_outputs)
+    return DenseModel(layout, config, head, rows=rows, takes_outputs=takes_outputs)
 
 
 def limits_of(layout: InputLayout, config: TrainConfig, head: AnyHead) -> dict[str, TableLimits]:

@@ -1,4 +1,4 @@
-"""Batches do not depend on where attempts end: early ends carry what is begun, and every event is trained once."""
+"""Batches do not depend on where attempts end, nor, where hosts share them, on the number of hosts; every event is trained once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from tests.support.examples import scaled
 from tests.trainer.synthetic import Synthetic, config
 from tests.trainer.thread_exchange import on_hosts
 from trainer.checkpoints.commit_manifest import CarriedPlaces, JobPosition
-from trainer.errors import AttemptOver, ConfigError, NonFiniteLoss
+from trainer.errors import AttemptOver, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.job.host.attempt import Attempt, AttemptTools, TrainedState
 from trainer.job.host.job_data import JobData
 from trainer.job.host.unit_gate import UnitGate
+from trainer.run.preparation.due_places import DuePlaces
 from trainer.run.preparation.job_plan import JobPlan, plan_job
 from trainer.run.preparation.preparation import prepare_run
+from trainer.run.reading.columns import take_events
 from trainer.run.reading.unit_buffer import UnitBuffer
 from trainer.run.reading.unit_fetching import LOCAL, LocalFetcher
 from trainer.run.reading.unit_reader import UnitReader
@@ -28,9 +30,11 @@ from trainer.run.weights.run_state import RunProgress
 from trainer.run.weights.step_pipeline import StepPipeline
 from trainer.scheduling.orders import BEGINNING, StartEpoch
 from trainer.tables.statistics.batch_sampler import BatchSampler
+from transforms.errors import DataError
 
 SYNTHETIC = Synthetic(3, 40)
 BATCH_ROWS = 16
+PER_HOST = {"batch_rows_per_host": True}
 NO_SAMPLER = BatchSampler((), share=0.0, seed=0)
 
 
@@ -41,8 +45,12 @@ class Recorder:
 
     def __init__(self):
         self.batches, self.updated = [], 0
+        self.events = []
 
     def train(self, batch):
+        own = [(span.key, event) for span in batch.spans for event in np.arange(10_000)[span.events].tolist()]
+        assert len(own) == batch.rows
+        self.events.append(own)
         self.batches.append(
             (batch.labels.tobytes(), batch.dense.tobytes(), batch.ids.ids.tobytes(), batch.ids.offsets.tobytes())
         )
@@ -78,6 +86,29 @@ def shuffled(tmp_path_factory):
 @pytest.fixture(scope="module")
 def stale(tmp_path_factory):
     return plan_of(tmp_path_factory.mktemp("run"), passes=2, staleness=3)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """Each host has batches of its own."""
+    return plan_of(tmp_path_factory.mktemp("run"), passes=2, **PER_HOST)
+
+
+@pytest.fixture(scope="module")
+def own_shuffled(tmp_path_factory):
+    return plan_of(tmp_path_factory.mktemp("run"), passes=2, shuffle_events=3 * BATCH_ROWS, **PER_HOST)
+
+
+@pytest.fixture(scope="module")
+def every(plan, shuffled, stale, own, own_shuffled):
+    """Plans of all kinds."""
+    return plan, shuffled, stale, own, own_shuffled
+
+
+@pytest.fixture(scope="module")
+def shared(plan, shuffled, stale):
+    """Plans whose hosts share each batch."""
+    return plan, shuffled, stale
 
 
 def plan_of(run_dir, *, unit_rows=23, hosts=2, shuffle_events=0, **options):
@@ -209,12 +240,14 @@ def test_one_attempt_over_all_epochs_equals_one_a_epoch(plan, hosts):
 
 @pytest.mark.parametrize("planned", [1, 4])
 @pytest.mark.parametrize("hosts", [1, 2, 3, 5])
-def test_every_host_has_events_in_every_step_but_the_last_of_an_epoch(tmp_path, hosts, planned):
-    """Epochs of 80 events in batches of 4, cut for as many hosts or for others."""
-    plan = plan_of(tmp_path, unit_rows=1 << 16, hosts=planned, passes=2, batch_rows=4)
+@pytest.mark.parametrize("per_host", [False, True])
+def test_every_host_has_events_in_every_step_but_the_last_of_an_epoch(tmp_path, hosts, planned, per_host):
+    """Epochs of 97 events in batches of 4, or of 4 on each host, cut for as many hosts or for others."""
+    options = {"batch_rows": 4 if per_host else 6, "batch_rows_per_host": per_host}
+    plan = plan_of(tmp_path, unit_rows=1 << 16, hosts=planned, passes=2, **options)
     job = trained_straight(plan, hosts)
     events = [one.scores.events for one in job.states[0].progress.history]
-    fewest = sum(-(-count // (4 * hosts)) for count in events)
+    fewest = sum(-(-count // (4 * hosts if per_host else 6)) for count in events)
     steps = job.states[0].host_steps
     assert list(steps) == [f"h{rank}" for rank in range(hosts)]
     assert {one.taken for one in steps.values()} == {fewest}
@@ -224,9 +257,9 @@ def test_every_host_has_events_in_every_step_but_the_last_of_an_epoch(tmp_path, 
 
 
 @settings(max_examples=scaled(8))
-@given(st.integers(1, 3), st.lists(st.integers(0, 9), max_size=5), st.booleans(), st.integers(0, 2))
-def test_early_ends_change_no_batch(plan, shuffled, stale, hosts, ends, whole, kind):
-    plan = (plan, shuffled, stale)[kind]
+@given(st.integers(1, 3), st.lists(st.integers(0, 9), max_size=5), st.booleans(), st.integers(0, 4))
+def test_early_ends_change_no_batch(every, hosts, ends, whole, kind):
+    plan = every[kind]
     straight, job = trained_straight(plan, hosts), Hosts(plan, hosts)
     for end_at in ends:
         if job.next_unit < plan.stop_unit:
@@ -240,9 +273,9 @@ def test_early_ends_change_no_batch(plan, shuffled, stale, hosts, ends, whole, k
 
 
 @settings(max_examples=scaled(5))
-@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 12), st.booleans())
-def test_carried_events_move_to_another_number_of_hosts(plan, shuffled, before, after, end_at, shuffles):
-    plan = shuffled if shuffles else plan
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 12), st.integers(0, 4))
+def test_carried_events_move_to_another_number_of_hosts(every, before, after, end_at, kind):
+    plan = every[kind]
     job = Hosts(plan, before)
     job.run(end_at)
     position, counts = job.position, job.counts()
@@ -255,6 +288,58 @@ def test_carried_events_move_to_another_number_of_hosts(plan, shuffled, before, 
     while not other.is_trained:
         other.run()
     assert (counts + other.counts() == 2).all()
+    if kind < 3:
+        straight = trained_straight(plan, 1)
+        assert [*steps_of(job), *steps_of(other)] == steps_of(straight)
+
+
+def steps_of(job):
+    """The events of each step, of the hosts by rank."""
+    return [[event for own in step for event in own] for step in zip(*(one.events for one in job.weights), strict=True)]
+
+
+@settings(max_examples=scaled(10))
+@given(st.integers(2, 20), st.integers(0, 2), st.lists(st.integers(0, 9), max_size=3))
+def test_any_number_of_hosts_trains_the_same_steps(shared, hosts, kind, ends):
+    """Of events in the same order, whose parts differ by one event at most; wherever attempts end."""
+    alone, job = trained_straight(shared[kind], 1), Hosts(shared[kind], hosts)
+    for end_at in ends:
+        if job.next_unit < shared[kind].stop_unit:
+            job.run(end_at)
+    while not job.is_trained:
+        job.run()
+    assert steps_of(job) == steps_of(alone)
+    for parts in zip(*(one.events for one in job.weights), strict=True):
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert all(len(step) <= BATCH_ROWS for step in steps_of(job))
+    assert job.states[0].progress.step == alone.states[0].progress.step
+    assert [one.scores.events for one in job.states[0].progress.history] == [
+        one.scores.events for one in alone.states[0].progress.history
+    ]
+    assert (job.counts() == 2).all()
+
+
+@pytest.mark.parametrize("kind", ["in order", "shuffled"])
+def test_one_host_has_the_batches_of_hosts_with_batches_of_their_own(plan, shuffled, own, own_shuffled, kind):
+    one, other = (plan, own) if kind == "in order" else (shuffled, own_shuffled)
+    assert trained_straight(one, 1).weights[0].batches == trained_straight(other, 1).weights[0].batches
+
+
+def test_other_events_than_planned_are_refused(plan):
+    """A plan that says of an event which has a label that it has none: its place is another host's."""
+    rows = int(plan.fragment_rows[0])
+    bits = np.packbits(np.arange(rows) != 3)
+    wrong = JobPlan.from_bytes(replace(plan, trainable={0: bits}).to_bytes(), "plan")
+    with pytest.raises(TornCheckpoint, match="due events"):
+        DuePlaces(wrong, lambda key: np.zeros(1000, np.uint8))._rows_of(0)
+
+
+def test_a_reader_that_delivers_other_events_is_refused(plan):
+    job = Hosts(plan, 1)
+    decode = job.data.decode
+    job.data.decode = lambda request, unit: take_events(found := decode(request, unit), np.arange(found.rows - 1))
+    with pytest.raises(DataError, match="that the plan counts"):
+        job.run()
 
 
 def test_shuffled_batches_have_other_events_in_windows(plan, shuffled):
@@ -292,13 +377,13 @@ def test_a_second_visit_of_an_event_is_not_its_first_label(plan):
         assert sums == alone.states[0].ledger.labels_of(key)
 
 
-def test_a_plan_of_partly_trained_events_trains_the_rest(tmp_path, plan):
-    """A plan made after some events were trained has their counts, and trains each event as often as it should be."""
-    job = Hosts(plan, 1)
+def test_a_plan_of_partly_trained_events_trains_the_rest(own):
+    """Where each host has batches of its own, a plan counts due events only about."""
+    job = Hosts(own, 1)
     job.run(4)
     trained = job.states[0].ledger
     counts = trained.counts()
-    again = replace(plan, counts=counts)
+    again = replace(own, counts=counts)
     rest = Hosts(JobPlan.from_bytes(again.to_bytes(), "plan"), 2)
     while not rest.is_trained:
         rest.run()

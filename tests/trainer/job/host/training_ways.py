@@ -26,7 +26,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 
 def config_of(run_dir, name, **options):
     """The options of a network."""
-    return config(run_dir, batch_rows=ROWS, seed=4, **{**NETWORKS[name], **options})
+    return config(run_dir, batch_rows=ROWS, batch_rows_per_host=True, seed=4, **{**NETWORKS[name], **options})
 
 
 def batches_of(options):

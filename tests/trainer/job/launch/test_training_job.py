@@ -103,7 +103,7 @@ def test_a_job_trains_other_networks_bit_for_bit(warehouse, tmp_path, network):
 @pytest.mark.slow
 @pytest.mark.parametrize("hosts", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_job_of_several_labels_trains_what_one_process_trains(tmp_path, hosts):
-    """Of two hosts, which train other batches: no event is lost, and every task is scored."""
+    """No event is lost, and every task is scored."""
     label = {"click": "clicked", "costly": hr.float32("price") > 1.0, "price": hr.Label("price", task="regression")}
     with make_warehouse(tmp_path, hours=2, rows=1500, memoize=False) as opened:
         made = model(inputs=5)
@@ -198,7 +198,7 @@ def test_no_kill_changes_a_bit(warehouse, tmp_path, hosts, seed, options):
 
 @pytest.mark.slow
 def test_a_job_goes_on_with_other_numbers_of_hosts_and_readers(warehouse, tmp_path):
-    """Stopped within an epoch on two hosts, a job ends on one host and three readers with every event trained once."""
+    """Stopped within an epoch on two hosts, a job ends on one host and three readers with the steps of one process."""
     of = settings(2, epoch_secs=0.3)
     job = launch(warehouse, tmp_path / "run", of, unit_rows=300, **OPTIONS)
     supervisor = supervise(
@@ -215,6 +215,12 @@ def test_a_job_goes_on_with_other_numbers_of_hosts_and_readers(warehouse, tmp_pa
     assert status.state is JobState.DONE
     assert is_exact(warehouse, tmp_path / "run")
     assert JobSpec.read(JobFiles(tmp_path / "run")).job == job.spec.job
+    train_alone(warehouse, tmp_path / "alone", **OPTIONS)
+    ended, alone = (saved_run(newest(tmp_path / name)).progress for name in ("run", "alone"))
+    assert ended.step == alone.step, "hosts share each batch"
+    for found, expected in zip(ended.history, alone.history, strict=True):
+        assert found.scores.events == expected.scores.events
+        assert found.scores.log_loss == pytest.approx(expected.scores.log_loss, rel=1e-3)
 
 
 @pytest.mark.slow
@@ -232,7 +238,10 @@ def test_divergence_holds_the_job_with_its_batch(warehouse, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_a_job_goes_on_with_other_options_within_its_epoch(warehouse, tmp_path, hosts):
-    """Its plan goes on with other options: each event is trained once, and with rates of nothing no weight of the commit changes."""
+    """Its plan goes on with other options: each event is trained once, and with rates of nothing no weight of the commit changes.
+
+    The batch stays until the end of the epoch.
+    """
     of = settings(hosts, epoch_secs=0.3)
     begins = {**OPTIONS, "passes": 1}
     job = launch(warehouse, tmp_path / "run", of, unit_rows=300, **begins)
@@ -247,7 +256,10 @@ def test_a_job_goes_on_with_other_options_within_its_epoch(warehouse, tmp_path, 
         log.read_bytes().replace(b'"test"', b'"an earlier one"')
     )  # a release whose log this one does not read
     rates = dict.fromkeys(("embedding_learning_rate", "dense_learning_rate", "linear_learning_rate"), 1e-30)
-    goes_on = {**begins, **rates, "batch_rows": 32}
+    goes_on = {**begins, **rates, "staleness": 1}
+    if first.job.epoch_steps:
+        with pytest.raises(RunMismatch, match="a batch must stay until the epoch ends"):
+            launch(warehouse, tmp_path / "run", of, unit_rows=300, **{**begins, "batch_rows": 32})
     again = launch(warehouse, tmp_path / "run", of, unit_rows=300, **goes_on)
     assert (again.plan.continues, again.plan.units.first_unit) == (first.job.plan, job.plan.units.first_unit)
     assert again.newest.next_unit == first.job.next_unit
@@ -256,7 +268,7 @@ def test_a_job_goes_on_with_other_options_within_its_epoch(warehouse, tmp_path, 
     assert is_exact(warehouse, tmp_path / "run", **goes_on)
     last = saved_run(newest(tmp_path / "run"))
     assert last.progress.step > first.progress.step
-    assert last.identity.config["batch_rows"] == 32
+    assert last.identity.config["staleness"] == 1
     for name, before in first.arrays.items():
         if name.startswith("dense/weights/"):
             np.testing.assert_allclose(last.arrays[name], before, rtol=0, atol=1e-20, err_msg=name)

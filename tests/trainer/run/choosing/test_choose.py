@@ -10,6 +10,7 @@ from tests.trainer.synthetic import Synthetic
 from trainer.errors import ConfigError, RunMismatch
 from trainer.model.event_losses import event_losses
 from trainer.model.heads import Head
+from trainer.run.choosing import choose
 from trainer.run.choosing.choose import choose_config
 from trainer.run.choosing.losses import constant_logits
 from trainer.run.loop import train
@@ -109,3 +110,18 @@ def test_the_mean_alone_loses_what_the_figures_say(head):
         assert losses.mean() * head.scale**2 == pytest.approx(scores.mean_squared_error, rel=1e-5)
     else:
         assert losses.mean() == pytest.approx(scores.log_loss, rel=1e-5)
+
+
+@pytest.mark.parametrize(("given", "tried"), [({}, 1), ({"batch_rows_per_host": True}, 3)])
+def test_a_trial_for_hosts_that_share_batches_is_that_of_one_process(tmp_path, monkeypatch, given, tried):
+    asked = []
+
+    def note(options, *, hosts):
+        asked.append(hosts)
+        return ()
+
+    monkeypatch.setattr(choose, "candidates_of", note)
+    data = Synthetic(2, 100)
+    with pytest.raises(ConfigError, match="both be false"):
+        choose_config(data.solution, data.read, {**SMALL, **given}, run_dir=str(tmp_path), hosts=3)
+    assert asked == [tried]

@@ -101,3 +101,16 @@ def test_fragments_of_another_form_are_torn(part):
     document["fragments"][KEYS[0]] = part
     with pytest.raises(TornCheckpoint):
         RunIdentity.read(DocumentField(document, "identity"))
+
+
+def test_a_run_of_an_earlier_release_keeps_a_batch_on_each_host():
+    """It recorded no such option; what one process recorded has one meaning only."""
+    shared, own = (identity_of(SOLUTION, replace(OPTIONS, batch_rows_per_host=one)) for one in (False, True))
+    earlier = replace(
+        shared, config={name: one for name, one in shared.config.items() if name != "batch_rows_per_host"}
+    )
+    assert earlier == own
+    assert check_options(earlier, own) == check_options(shared, shared) == ()
+    assert [one.text() for one in check_options(earlier, shared)] == ["option batch_rows_per_host is False, was True"]
+    assert check_options(shared, own) == ["option batch_rows_per_host is True, was False"]
+    assert check_options(earlier, shared, of_job=False) == check_options(shared, own, of_job=False) == ()

@@ -415,7 +415,8 @@ def test_an_interrupted_stream_continues_with_the_same_batches(sizes, batch_rows
         first.add(units[added], added, 100 * added)
         added += 1
         found += drawn(first, stop - len(found))
-    second = assembler(first.window)
+    trained = sum(map(len, found))
+    second = assembler(None if window is None else ShuffleWindow(window, 3, 2, trained // window, trained % window))
     pending = first.pending()
     assert [number for number, _ in pending] == sorted({number for number, _ in pending})
     for number, event in pending:

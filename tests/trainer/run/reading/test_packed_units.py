@@ -19,9 +19,9 @@ from trainer.model.heads import BINARY, Head
 from trainer.model.inputs import TypedInput, lay_out
 from trainer.model.task_heads import TaskHeads
 from trainer.run.reading.batches import make_batches
-from trainer.run.reading.columns import ROW_COLUMN, read_columns
+from trainer.run.reading.columns import ROW_COLUMN, read_columns, take_events
 from trainer.run.reading.packed_units import PackedUnit, UnitDecoder, UnitLayout, pack_unit, unpack_unit
-from trainer.run.reading.unit_requests import UnitRequest
+from trainer.run.reading.unit_requests import UnitRequest, bits_of
 from trainer.wire.flight.error_documents import BadAnswer
 from transforms.errors import DataError, HeadraceError
 from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
@@ -76,6 +76,30 @@ def test_a_packed_unit_gives_the_same_batches_as_its_columns(data):
         make_batches(local, NULLABLE_LAYOUT, batch_rows=batch_rows),
         make_batches(remote, NULLABLE_LAYOUT, batch_rows=batch_rows),
     )
+
+
+@settings(max_examples=scaled(80))
+@given(data=st.data())
+def test_chosen_rows_are_those_of_the_whole_unit(data):
+    """Packed or not, of columns of every kind: the events of a range that are chosen are taken, and no others."""
+    rows, offset = data.draw(st.integers(1, 40)), data.draw(st.integers(0, 9))
+    kind, layout = data.draw(st.sampled_from([(nullable_table, NULLABLE_LAYOUT), (rich_table, RICH_LAYOUT)]))
+    table = kind(rows + offset, seed=rows).slice(offset)
+    (stored,) = parts_of(table, [], layout)
+    chosen = np.array(data.draw(st.lists(st.booleans(), min_size=rows, max_size=rows).filter(any)))
+    request = replace(REQUEST, rows=rows, row_bits=bits_of(chosen))
+    part = stored.take(np.flatnonzero(chosen))
+    decode = UnitDecoder(layout)
+    remote = decode(request, packed(part, layout))
+    taken = take_events(decode(REQUEST, stored), np.flatnonzero(chosen))
+    for found in (decode(request, part), remote):
+        assert found.positions.tolist() == np.flatnonzero(chosen).tolist()
+        assert_equal_batches(
+            make_batches([found], layout, batch_rows=rows), make_batches([taken], layout, batch_rows=rows)
+        )
+    if not chosen.all():
+        with pytest.raises(BadAnswer, match="asked for"):
+            decode(request, packed(stored, layout))
 
 
 @pytest.mark.parametrize("buckets", [1, 256, 257, 1 << 16, (1 << 16) + 1, 1 << 32, (1 << 32) + 1, (1 << 63) - 1])

@@ -18,8 +18,9 @@ from trainer.errors import BadFeature
 from trainer.model.inputs import TypedInput, lay_out
 from trainer.run.reading.batches import make_batches
 from trainer.run.reading.columns import ROW_COLUMN, with_labels
+from trainer.run.reading.packed_units import PackedUnit, UnitLayout, unpack_unit
 from trainer.run.reading.unit_reader import UnitReader
-from trainer.run.reading.unit_requests import UnitRequest
+from trainer.run.reading.unit_requests import UnitRequest, bits_of
 from transforms.errors import DataError
 
 DATA = Synthetic(2, 60)
@@ -87,6 +88,27 @@ def test_units_together_are_the_fragment(cuts, seed, deleted):
     for first, last, stored in zip(edges[:-1], edges[1:], units, strict=True):
         assert all(first <= row < last for row in stored.positions)
     assert [row for stored in units for row in stored.positions] == live.tolist()
+
+
+@settings(max_examples=scaled(50))
+@given(st.integers(0, 76).flatmap(lambda first: st.tuples(st.just(first), st.integers(1, 77 - first))), st.integers(0, 9), st.integers(0, 60))  # fmt: skip
+def test_chosen_rows_of_a_range_are_delivered(place, seed, deleted):
+    """Those that are chosen and not deleted; what is packed is the same."""
+    (first, rows), random = place, np.random.default_rng(seed)
+    live = np.sort(random.permutation(77)[deleted:])
+    chosen = random.random(rows) < 0.4
+    chosen[random.integers(rows)] = True
+    whole = DATA.tables["hour=00/1.parquet"].take(live).append_column(ROW_COLUMN, pa.array(live))
+    reader = UnitReader(lambda _digest: with_deleted(deleted), lambda _solution, _fragment: whole, kept_bytes=1 << 30)
+    request = replace(unit(first, rows), row_bits=bits_of(chosen))
+    found = reader.read(request)
+    wanted = [row for row in live.tolist() if first <= row < first + rows and chosen[row - first]]
+    assert found.positions.tolist() == wanted
+    assert events_of_units([found]) == events_of(whole.take(np.searchsorted(live, wanted)))
+    content, events = reader.pack(request)
+    sent = unpack_unit(PackedUnit.of(content), UnitLayout.of(LAYOUT), request)
+    assert events == len(wanted)
+    assert events_of_units([sent]) == events_of_units([found])
 
 
 def test_a_fragment_is_read_once_for_units_at_the_same_time():
