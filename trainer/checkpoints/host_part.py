@@ -65,6 +65,7 @@ class HostPart:
         epoch_steps: optimizer steps since the natural beginning of the epoch.
         partition: the fingerprint of the partition plan by which the host trains; empty: rows are spread over the hosts.
         host_steps: the steps of every host since the run's beginning, by rank 0; empty by others.
+        shards: the names of the shards that servers have written, by server, by rank 0; none: the tables are in the parts.
     """
 
     attempt: int
@@ -82,6 +83,7 @@ class HostPart:
     epoch_steps: int = 0
     partition: Omitted[str] = ""
     host_steps: Omitted[StepsByHost] = field(default_factory=dict)
+    shards: Omitted[tuple[str, ...]] = ()
 
     @property
     def moment(self) -> Moment:

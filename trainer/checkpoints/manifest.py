@@ -13,14 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainer.checkpoints.shard_name import ShardName
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.options.document_field import OPEN, DocumentField
 from transforms.derived_documents import document_of
 from transforms.graphs.encoding import encode
 
 FORMAT = "headrace.checkpoint/3"
+#: The format of a checkpoint whose tables are in shards that servers have written.
+SHARDED_FORMAT = "headrace.checkpoint/4"
 #: Formats that are read. Since 3 a checkpoint holds its task and each fragment's content, and counts every stored event.
-READABLE = (FORMAT, "headrace.checkpoint/2")
+READABLE = (SHARDED_FORMAT, FORMAT, "headrace.checkpoint/2")
 #: The format whose manifest had no digest of itself.
 _UNVERIFIED_FORMAT = "headrace.checkpoint/1"
 
@@ -45,12 +48,14 @@ class Manifest:
         state: the JSON document, ``state.json``.
         arrays: names with their files, in the order of the files' numbers.
         format: the checkpoint's format, one of :data:`READABLE`.
+        shards: the shards of its tables that servers have written, by server; of :data:`SHARDED_FORMAT`.
     """
 
     epochs_done: int
     state: CheckpointFile
     arrays: tuple[tuple[str, CheckpointFile], ...]
     format: str = FORMAT
+    shards: tuple[ShardName, ...] = ()
 
     def to_bytes(self) -> bytes:
         """The text of ``manifest.json``: equal manifests give equal bytes."""
@@ -59,6 +64,7 @@ class Manifest:
             "epochs_done": self.epochs_done,
             "state": document_of(self.state),
             "arrays": [{"name": name, **document_of(file)} for name, file in self.arrays],
+            **({"shards": list(map(str, self.shards))} if self.format == SHARDED_FORMAT else {}),
         }
         return signed_text(body)
 
@@ -82,7 +88,17 @@ class Manifest:
         )
         if len(dict(arrays)) != len(arrays):
             raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
-        return cls(document.at("epochs_done").count(), OPEN.read(CheckpointFile, document.at("state")), arrays, form)
+        shards = read_shards(document.at("shards")) if form == SHARDED_FORMAT else ()
+        if form == SHARDED_FORMAT and not shards:
+            raise TornCheckpoint("a checkpoint of this format must name its shards, got none", where=where, value=form)
+        return cls(
+            document.at("epochs_done").count(), OPEN.read(CheckpointFile, document.at("state")), arrays, form, shards
+        )
+
+
+def read_shards(field: DocumentField) -> tuple[ShardName, ...]:
+    """The names of shards in a list of texts. Raises :class:`TornCheckpoint`."""
+    return tuple(ShardName.parse(item.text(), item.place) for item in field.items())
 
 
 def array_file(position: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,9 +32,11 @@ from trainer.checkpoints.manifest import (
     verified_document,
 )
 from trainer.checkpoints.merge_tables import merge_rows, merge_values
-from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
+from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest, part_shards
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts, summed_counts
+from trainer.checkpoints.shard_manifest import SHARD_FORMAT, ShardManifest, check_server_shards
+from trainer.checkpoints.shard_name import ShardName
 from trainer.checkpoints.shard_rows import (
     TableArrays,
     joined_columns,
@@ -62,6 +64,7 @@ class Checkpoint:
         arrays: by name, read-only.
         digest: SHA-256 of its manifest, hence of all its bytes.
         partition: the plan of the tables in its parts.
+        unread: the shards of servers that have its tables, if they were not read.
     """
 
     path: str
@@ -70,6 +73,7 @@ class Checkpoint:
     arrays: Mapping[str, Array]
     digest: str = ""
     partition: PartitionPlan | None = None
+    unread: tuple[ShardName, ...] = ()
 
     @property
     def name(self) -> str:
@@ -104,7 +108,9 @@ def open_commit(files: RunFiles, name: str) -> StoredCommit:
         raise TornCheckpoint("a checkpoint must be in the folder of its epoch", where=files.place(name), value=name,
                              allowed=commit_name(commit.epochs_done))  # fmt: skip
     for kind, table in commit.tables if commit.partition is None else ():
-        if any(f"{kind}/{column}/{table}" not in part.arrays for part in commit.parts for column in TABLE_COLUMNS):
+        if any(
+            f"{kind}/{column}/{table}" not in part.arrays for part in commit.table_parts for column in TABLE_COLUMNS
+        ):
             raise TornCheckpoint(
                 "saved embedding tables must have rows, weights and slots", where=f"{kind} table {table}"
             )
@@ -119,7 +125,12 @@ def _open_folder(files: RunFiles, name: str, found: DocumentField, digest: str) 
     }
     state = StoredFile(f"{name}/{STATE}", "document", manifest.state, _purpose("state", "", manifest.format))
     document = DocumentField(parse_json(state.read(files), files.place(state.path)), files.place(state.path))
-    return StoredCommit(manifest.epochs_done, document, (StoredPart(arrays),), digest, state)
+    shards = read_shards(files, manifest.shards)
+    if shards:
+        check_server_shards(document.at("step").count(), shards, files.place(name))
+    stored = tuple(stored_shard(one, found) for one, found in shards)
+    return StoredCommit(manifest.epochs_done, document, (StoredPart(arrays),), digest, state,
+                        shards=stored, shard_names=manifest.shards)  # fmt: skip
 
 
 def _open_merged(files: RunFiles, name: str, found: DocumentField, digest: str) -> StoredCommit:
@@ -140,9 +151,37 @@ def _open_merged(files: RunFiles, name: str, found: DocumentField, digest: str) 
         assert job is not None
         check_parts(commit, job.hosts, parts)
     stored = tuple(StoredPart(_part_files(part, found), found) for part, found in parts)
+    names = part_shards(parts, where)
+    shards = read_shards(files, names)
+    if shards:
+        check_server_shards(parts[0][1].part.step, shards, files.place(name))
     return StoredCommit(
-        manifest.epochs_done, document, stored, digest, names=manifest.parts, partition=manifest.partition
-    )
+        manifest.epochs_done, document, stored, digest, names=manifest.parts, partition=manifest.partition,
+        shards=tuple(stored_shard(one, found) for one, found in shards), shard_names=names,
+    )  # fmt: skip
+
+
+def read_shards(files: RunFiles, names: Sequence[ShardName]) -> tuple[tuple[ShardName, ShardManifest], ...]:
+    """The verified manifests of shards. Raises :class:`TornCheckpoint`."""
+    return tuple((name, _read_shard_manifest(files, name)) for name in names)
+
+
+def _read_shard_manifest(files: RunFiles, name: ShardName) -> ShardManifest:
+    path = f"{name.folder}/{MANIFEST}"
+    data = files.read(path)
+    if digest_of(data) != name.sha256:
+        raise TornCheckpoint("the manifest of a shard must be that which its server has written, got another",
+                             where=files.place(path), value=digest_of(data), allowed=name.sha256)  # fmt: skip
+    return ShardManifest.from_bytes(data, files.place(path))
+
+
+def stored_shard(name: ShardName, manifest: ShardManifest) -> StoredPart:
+    """The files of a shard."""
+    arrays = {
+        array: StoredFile(f"{name.folder}/{array_file(k)}", array, file, _purpose("array", array, SHARD_FORMAT))
+        for k, (array, file) in enumerate(manifest.arrays)
+    }
+    return StoredPart(arrays, shard=manifest.shard)
 
 
 def read_part_manifest(files: RunFiles, name: PartName) -> PartManifest:
@@ -188,19 +227,39 @@ def check_fit(files: RunFiles, commit: StoredCommit) -> None:
     counts_of(files, commit)
 
 
-def read_commit(files: RunFiles, name: str, share: Share | None = None) -> Checkpoint:
+def read_commit(files: RunFiles, name: str, share: Share | None = None, *, with_shards: bool = True) -> Checkpoint:
     """Read one checkpoint and verify every byte. Raises :class:`TornCheckpoint` naming the file and what is wrong.
 
     ``share``: of the tables only the rows of one host, whatever the number of hosts that wrote it; None: all. Of a table of its plan the
-    arrays are those of the host's shards, named as in a part by the plan.
+    arrays are those of the host's shards, named as in a part by the plan. Without ``with_shards`` tables in the shards of servers are not
+    read, since the servers read and verify them: :attr:`Checkpoint.unread` names the shards, whose files are there.
     Raises :class:`OtherFormat` for an intact checkpoint of another format, :class:`StorageError` if a file cannot be
     read.
     """
     commit = open_commit(files, name)
+    if commit.shards and not with_shards:
+        _check_shard_sizes(files, commit)
+        if commit.is_merged:
+            return replace(_merged(files, name, commit, _other_arrays(files, commit)), unread=commit.shard_names)
+        arrays = {array: file.array(files) for array, file in commit.parts[0].arrays.items()}
+        return replace(_checkpoint(files, name, commit, arrays, _members(commit)), unread=commit.shard_names)
     if not commit.is_merged and share is None:
         arrays = {array: file.array(files) for array, file in commit.parts[0].arrays.items()}
+        if commit.shards:
+            arrays |= _table_states(files, commit, None)
         return _checkpoint(files, name, commit, arrays, _members(commit))
     return _merged(files, name, commit, _merged_arrays(files, commit, share))
+
+
+def _check_shard_sizes(files: RunFiles, commit: StoredCommit) -> None:
+    """Raise :class:`TornCheckpoint` for a file of a shard that is absent or of another size."""
+    for name, shard in zip(commit.shard_names, commit.shards, strict=True):
+        sizes = files.sizes(name.folder)
+        for file in shard.arrays.values():
+            found = sizes.get(file.path.removeprefix(f"{name.folder}/"))
+            if found != file.file.size_bytes:
+                raise TornCheckpoint("a file must have the size that the manifest records, got another size",
+                                     where=files.place(file.path), value=found, allowed=str(file.file.size_bytes))  # fmt: skip
 
 
 def read_account(files: RunFiles, name: str, *, verifies_all: bool = True) -> Checkpoint:
@@ -280,11 +339,22 @@ def _fragment_order(document: DocumentField) -> Callable[[str], Any]:
 
 def _merged_arrays(files: RunFiles, commit: StoredCommit, share: Share | None) -> dict[str, Array]:
     """The arrays of all parts: tables merged by rows; others with their names, those of a rank above 0 below ``host-<rank>/``."""
-    arrays = read_sections(files, commit, share)
+    return _other_arrays(files, commit) | _table_states(files, commit, share)
+
+
+def _other_arrays(files: RunFiles, commit: StoredCommit) -> dict[str, Array]:
+    """The arrays that are neither of tables nor counters."""
+    arrays: dict[str, Array] = {}
     for rank, part in enumerate(commit.parts):
         for name, file in part.arrays.items():
             if table_of(name) is None and name != LEDGER and not is_divided(name):
                 arrays[f"host-{rank}/{name}" if rank else name] = file.array(files)
+    return arrays
+
+
+def _table_states(files: RunFiles, commit: StoredCommit, share: Share | None) -> dict[str, Array]:
+    """The arrays of all tables, or of the shards of a share, and their divided sections."""
+    arrays = read_sections(files, commit, share)
     for kind, table in commit.tables:
         arrays.update(_table_arrays(files, commit, kind, table, share))
     return arrays

@@ -10,7 +10,7 @@ from pathlib import Path
 from trainer.checkpoints.commit_manifest import COMMIT_FORMATS, CommitManifest, JobPosition
 from trainer.checkpoints.held_commits import held_commits
 from trainer.checkpoints.host_part import PARTS, attempt_folder
-from trainer.checkpoints.manifest import MANIFEST, canonical_json, parse_json, verified_document
+from trainer.checkpoints.manifest import MANIFEST, Manifest, canonical_json, parse_json, verified_document
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.run_files import PLANS, RunFiles, commit_name, epochs_of, newest_first
@@ -179,9 +179,17 @@ def _named(files: RunFiles, commits: Sequence[int]) -> _Named | None:
                 attempts.update(part.attempt for part in commit.parts)
                 job = JobPosition.read(DocumentField(dict(commit.document), found.place))
                 plans.update(() if job is None else (job.plan,))
+            else:
+                attempts.update(shard.attempt for shard in Manifest.read(found).shards)
         except (TornCheckpoint, OtherFormat):
             return None
     return _Named(frozenset(attempts), frozenset(plans))
+
+
+def named_attempts(files: RunFiles, commits: Sequence[int]) -> frozenset[int] | None:
+    """The attempts of which commits name parts or shards; None if one cannot be read."""
+    named = _named(files, commits)
+    return None if named is None else named.attempts
 
 
 def _remove_parts(

@@ -13,6 +13,8 @@ from trainer.checkpoints.merge_tables import check_rows
 from trainer.checkpoints.npy_bytes import array_from_npy
 from trainer.checkpoints.part_manifest import PartManifest
 from trainer.checkpoints.run_files import RunFiles
+from trainer.checkpoints.shard_manifest import ServerShard
+from trainer.checkpoints.shard_name import ShardName
 from trainer.checkpoints.shard_rows import check_in_shard, table_slices
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import DocumentField
@@ -70,10 +72,11 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class StoredPart:
-    """The arrays of one folder, by name; ``manifest`` is None for a checkpoint of one folder."""
+    """The arrays of one folder, by name; ``manifest``: that of a host's part, ``shard``: that of a server's shard."""
 
     arrays: Mapping[str, StoredFile]
     manifest: PartManifest | None = None
+    shard: ServerShard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,7 @@ class StoredCommit:
         state: the file of the document, for a checkpoint of one folder.
         names: of the parts.
         partition: of a commit with a plan, the placement of its tables.
+        shards, shard_names: of the servers that have the tables, by server; none: the tables are in the parts.
     """
 
     epochs_done: int
@@ -134,6 +138,13 @@ class StoredCommit:
     state: StoredFile | None = None
     names: tuple[PartName, ...] = ()
     partition: PartitionPlan | None = None
+    shards: tuple[StoredPart, ...] = ()
+    shard_names: tuple[ShardName, ...] = ()
+
+    @property
+    def table_parts(self) -> tuple[StoredPart, ...]:
+        """The folders of the rows of tables: those of servers, else those of hosts or cores."""
+        return self.shards or self.parts
 
     @property
     def job(self) -> JobPosition | None:
@@ -148,7 +159,7 @@ class StoredCommit:
     @property
     def tables(self) -> tuple[tuple[str, str], ...]:
         """The kinds and names of the tables, and of what pruned ones have beside them."""
-        return tables_of(name for part in self.parts for name in part.arrays)
+        return tables_of(name for part in self.table_parts for name in part.arrays)
 
     @property
     def model_tables(self) -> tuple[tuple[str, str], ...]:
@@ -157,12 +168,12 @@ class StoredCommit:
 
     def has_array(self, name: str) -> bool:
         """Whether a part has an array of this name."""
-        return any(name in part.arrays for part in self.parts)
+        return any(name in part.arrays for part in (*self.parts, *self.shards))
 
     def slices(self, kind: str, table: str) -> tuple[StoredSlice, ...]:
         """The files of a table."""
         if self.partition is None:
-            shards = (_shard(part, kind, table, None, rank) for rank, part in enumerate(self.parts))
+            shards = (_shard(part, kind, table, None, rank) for rank, part in enumerate(self.table_parts))
             return (StoredSlice(tuple(shards)),)
         slices = table_slices(self.partition, kind, table)
         return tuple(
@@ -180,7 +191,7 @@ class StoredCommit:
     def files(self) -> tuple[StoredFile, ...]:
         """All files that manifests describe."""
         own = () if self.state is None else (self.state,)
-        return (*own, *(file for part in self.parts for file in part.arrays.values()))
+        return (*own, *(file for part in (*self.parts, *self.shards) for file in part.arrays.values()))
 
 
 def _shard(part: StoredPart, kind: str, table: str, slice_number: int | None, place: int) -> StoredShard:

@@ -78,6 +78,13 @@ class HeldRows:
         return "" if self._held is None else self._held.digest
 
     @property
+    def held(self) -> HeldTables:
+        """The tables. Raises :class:`ServerLost` without any."""
+        if self._held is None:
+            raise _unopened()
+        return self._held
+
+    @property
     def generation(self) -> int:
         """Changes when rows are loaded or lost; 0 without tables."""
         return 0 if self._engine is None else int(self._log.words[_GENERATION])
@@ -91,7 +98,7 @@ class HeldRows:
     def engine(self) -> HeldStore:
         """The rows. Raises :class:`ServerLost` without tables."""
         if self._engine is None:
-            raise ServerLost("the tables of a server must be opened first")
+            raise _unopened()
         return self._engine
 
     @property
@@ -331,6 +338,10 @@ class HeldRows:
         assert self._loading is not None
         self._loading.close()
         self._loading = None
+
+
+def _unopened() -> ServerLost:
+    return ServerLost("the tables of a server must be opened first")
 
 
 def _sizes_in(folder: Path) -> dict[str, int]:

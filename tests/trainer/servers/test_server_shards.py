@@ -1,0 +1,185 @@
+"""Shards that servers write at one moment while training goes on, and load on any number of servers."""
+
+from __future__ import annotations
+
+import errno
+from concurrent.futures import ThreadPoolExecutor
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.examples import scaled
+from tests.support.gcs_server import GcsServer
+from tests.support.parameter_servers import thread_servers
+from tests.support.processes import PATIENCE_SECS
+from tests.support.server_process import ServerProcess
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, random_batch, train
+from tests.trainer.tables.tpu.engines import assert_same
+from trainer.checkpoints import local_run
+from trainer.checkpoints.open_run import open_run
+from trainer.checkpoints.read import read_shards
+from trainer.checkpoints.shards.shard_orders import to_document
+from trainer.errors import CheckpointNotWritten, ConfigError, NonFiniteLoss, ServerLost
+from trainer.run.weights.server_shards import ServerShards
+from trainer.servers.client_updates import Greeting
+from trainer.servers.tcp_link import LinkOptions, connect_to
+from trainer.tables import CpuEngine
+from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.frames import Kind
+from trainer.wire.flight.error_documents import RemoteError
+
+SEED, STEP = 3, 17
+
+
+def engine_on(servers, **options) -> PsEngine:
+    return PsEngine(FEATURES, seed=SEED, servers=[one.connect() for one in servers], threads=1, **options)
+
+
+def shards_of(engine, on_refusal=pytest.fail) -> ServerShards:
+    return ServerShards(engine, lambda name: ("embedding", name), on_refusal)
+
+
+def written(engine, run, attempt=1):
+    engine.begin_snapshot(most_bytes=1 << 20)
+    try:
+        return shards_of(engine).write(run, attempt, STEP)
+    finally:
+        engine.end_snapshot()
+
+
+def loaded(engine, run, names) -> None:
+    assert shards_of(engine).load(run, STEP, names)
+    engine.take_loaded()
+
+
+@settings(max_examples=scaled(10))
+@given(st.integers(1, 3), st.integers(1, 4), st.sampled_from([0, 4_000, 1 << 20]), st.integers(0, 100))
+def test_shards_have_the_rows_of_their_moment_on_any_number_of_servers(before, after, most_bytes, seed):
+    with TemporaryDirectory() as run, ThreadPoolExecutor(1) as pool:
+        with thread_servers(before, runs=[run]) as servers:
+            engine, alone = engine_on(servers), CpuEngine(FEATURES, seed=SEED)
+            train(engine, range(seed, seed + 3))
+            train(alone, range(seed, seed + 3))
+            expected = alone.state()
+            engine.begin_snapshot(most_bytes=most_bytes)
+            writing = pool.submit(shards_of(engine).write, run, 1, STEP)
+            train(engine, range(seed + 3, seed + 8))
+            names = writing.result(timeout=PATIENCE_SECS)
+            engine.end_snapshot()
+            engine.close()
+        assert [one.server for one in names] == list(range(before))
+        with thread_servers(after, runs=[run]) as servers:
+            engine = engine_on(servers)
+            train(engine, range(4))  # rows that are replaced
+            loaded(engine, run, names)
+            assert_same(engine.state(), expected)
+            train(engine, range(9))
+            alone.load_state(expected)
+            train(alone, range(9))
+            assert_same(engine.state(), alone.state())
+            engine.close()
+
+
+def test_shards_in_a_bucket(gcs_server: GcsServer):
+    run = gcs_server.home(gcs_server.bucket(), "runs/one")
+    root = run.replace("runs/one", "runs")
+    with thread_servers(2, runs=[root]) as servers, thread_servers(3, runs=[root]) as others:
+        engine, target = engine_on(servers), engine_on(others)
+        train(engine, range(3))
+        names = written(engine, run)
+        loaded(target, run, names)
+        assert_same(target.state(), engine.state())
+        assert {one.shard.server for _, one in read_shards(open_run(run), names)} == {0, 1}
+        assert not [name for name in open_run(run).sizes("") if "reach" in name], "the files of the probe are gone"
+        engine.close()
+        target.close()
+
+
+def test_a_client_with_the_token_cannot_let_a_server_write_elsewhere(tmp_path):
+    (tmp_path / "runs").mkdir()
+    with thread_servers(1, runs=[tmp_path / "runs"]) as servers:
+        engine, refused = engine_on(servers), []
+        train(engine, range(2))
+        engine.begin_snapshot(most_bytes=1 << 20)
+        shards = shards_of(engine, refused.append)
+        assert shards.write(tmp_path / "elsewhere", 1, STEP) == ()
+        assert "a run must be below a folder that the server was started for" in refused[0]
+        order = shards._order(str(tmp_path / "elsewhere"), 1, STEP, 0)  # as of a client that does not ask first
+        with pytest.raises(RemoteError) as error:
+            engine.servers[0].ask_saving(Kind.WRITE_SHARD, to_document(order))
+        assert ConfigError.__name__ in error.value.kinds
+        assert not list((tmp_path / "elsewhere").rglob("array*"))
+        engine.end_snapshot()
+        engine.close()
+
+
+def test_rows_that_are_not_finite_end_the_checkpoint(tmp_path):
+    with thread_servers(2, runs=[tmp_path]) as servers:
+        engine = engine_on(servers)
+        train(engine, range(2))
+        batch = random_batch(FEATURES, 9)
+        engine.lookup(batch)
+        engine.apply_gradients(batch, np.full((batch.rows, engine.width), 1e37, np.float32))  # squares are infinite
+        with pytest.raises(NonFiniteLoss, match="training diverged"):
+            written(engine, tmp_path)
+        assert not list(tmp_path.rglob("*.npy")), "nothing is left"
+        engine.close()
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_while_it_writes_loses_the_checkpoint_and_no_row(tmp_path):
+    """The checkpoint is given up; the next one has all rows, whose updates were made once."""
+    run = tmp_path / "run"
+    (tmp_path / "server").mkdir()
+    server = ServerProcess(tmp_path / "server", runs=str(run))
+    server.start()
+    try:
+        connect = connect_to(server.address, LinkOptions(Greeting(), patience_secs=PATIENCE_SECS))
+        engine, alone = PsEngine(FEATURES, seed=SEED, servers=[connect], threads=1), CpuEngine(FEATURES, seed=SEED)
+        train(engine, range(3))
+        train(alone, range(3))
+        engine.begin_snapshot(most_bytes=1 << 20)
+        order = shards_of(engine)._order(str(run), 1, STEP, 0)
+        (run / "checkpoints").mkdir(parents=True)
+        engine.servers[0].ask_saving(Kind.WRITE_SHARD, to_document(order))
+        server.kill()
+        server.start()
+        with pytest.raises(ServerLost):
+            engine.servers[0].ask_saving(Kind.WRITE_SHARD, to_document(order))
+        engine.end_snapshot()
+        train(engine, range(3, 6))
+        train(alone, range(3, 6))
+        names = written(engine, run, 2)
+        engine.load_state(CpuEngine(FEATURES, seed=SEED).state())
+        loaded(engine, run, names)
+        assert_same(engine.state(), alone.state())
+        engine.close()
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("at", range(1, 26, 6))
+def test_a_disk_that_is_full_at_any_file_leaves_no_shard(tmp_path, monkeypatch, at):
+    calls = []
+
+    class Folder(local_run.LocalFolder):
+        def write(self, name, content):
+            calls.append(name)
+            if len(calls) == at:
+                raise OSError(errno.ENOSPC, "no space")
+            return super().write(name, content)
+
+    monkeypatch.setattr(local_run, "LocalFolder", Folder)
+    with thread_servers(1, runs=[tmp_path]) as servers:
+        engine = engine_on(servers)
+        train(engine, range(2))
+        monkeypatch.setattr("trainer.run.weights.server_shards.find_reach", lambda *arguments: "")
+        with pytest.raises(CheckpointNotWritten, match="the disk is full: the shard of a checkpoint was not written"):
+            written(engine, tmp_path)
+        assert not list((tmp_path / "checkpoints").rglob("*.npy"))
+        names = written(engine, tmp_path, 2)
+        read_shards(open_run(str(tmp_path)), names)
+        engine.close()

@@ -1,0 +1,162 @@
+"""A server's shard of a checkpoint, written from its snapshot in a thread while training goes on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
+from trainer.checkpoints.shard_manifest import ServerShard, ShardTable
+from trainer.checkpoints.shard_name import ShardName
+from trainer.checkpoints.shards.reach import answer_probe
+from trainer.checkpoints.shards.shard_orders import Reach, ReachOrder, SavedTable, ShardProgress, WriteOrder
+from trainer.checkpoints.shards.write_shard import write_shard
+from trainer.checkpoints.table_sections import section_name
+from trainer.errors import CheckpointNotWritten, ConfigError, ServerLost
+from trainer.run.weights.saved_tables import check_finite_values, table_arrays
+from trainer.servers.allowed_runs import AllowedRuns
+from trainer.tables.optimizers import slot_width
+from trainer.tables.routes.servers.table_documents import HeldTable, HeldTables
+from trainer.tables.stores.dense.snapshot import RANGE_BYTES, rows_of_range
+from trainer.tables.stores.hashed.saved_history import AGES, CANDIDATES, STEPS
+from trainer.tables.stores.row_store import KeptSnapshot
+from transforms.arrays import Array
+from transforms.errors import HeadraceError, InputError
+
+_LOG = logging.getLogger(__name__)
+#: How long the writing of an earlier order may take to end.
+_END_SECS = 10.0
+#: A small shard is written at once.
+_FIRST_SECS = 0.2
+_MOST_REASON = 400
+
+
+class ShardWriting:
+    """The writing of one order, which begins with its construction.
+
+    Rows are kept by the snapshot until their bytes are written. Raises :class:`ConfigError` for an order of other tables than those held.
+    """
+
+    def __init__(self, order: WriteOrder, held: HeldTables, snapshot: KeptSnapshot) -> None:
+        self.order = order.order
+        self._run, self._snapshot = order.run, snapshot
+        self._unread = sum(1 for one in order.tables if one.rows)
+        self._written_bytes = 0
+        self._name: ShardName | None = None
+        self._error: HeadraceError | None = None
+        _check_tables(order, held)
+        shard, saved = _shard_of(order, held), list(zip(order.tables, held.tables, strict=True))
+        parted = [self._table(p, one, table) for p, (one, table) in enumerate(saved)]
+        arrays: dict[str, Array] = {}
+        for p, (one, table) in enumerate(saved):
+            if table.limits is not None:
+                history = snapshot.history(p)
+                arrays[section_name(one.kind, STEPS, one.table)] = np.array([history.step], np.int64)
+                arrays[section_name(one.kind, CANDIDATES, one.table)] = history.candidates
+        self._thread = threading.Thread(target=self._write, args=(shard, parted, arrays), name="shard", daemon=True)
+        self._thread.start()
+
+    def progress(self) -> ShardProgress:
+        """What is written. Raises the error that has ended it."""
+        is_over = not self._thread.is_alive()
+        if is_over and self._error is not None:
+            raise self._error
+        return ShardProgress(self._written_bytes, str(self._name) if is_over and self._name is not None else "")
+
+    def wait(self, secs: float) -> None:
+        """Wait for the end, at most so long."""
+        self._thread.join(secs)
+
+    def _write(self, shard: ServerShard, parted: Sequence[PartedArrays], arrays: dict[str, Array]) -> None:
+        try:
+            self._name = write_shard(self._run, shard, parted, arrays)
+        except HeadraceError as error:
+            self._error = error
+        except Exception as error:
+            _LOG.exception("the shard of a checkpoint was not written")
+            self._error = CheckpointNotWritten("the shard of a checkpoint could not be written", where=self._run, value=repr(error)[:200])  # fmt: skip
+
+    def _table(self, p: int, saved: SavedTable, held: HeldTable) -> PartedArrays:
+        """The arrays of a part of the server."""
+        table, is_hashed = held.table, held.limits is not None
+        count = self._snapshot.counts[p] if saved.rows else 0
+        slots = slot_width(table.optimizer, table.dim)
+        kinds = table_arrays(saved.kind, saved.table, count, table.dim, slots)
+        beside = (ArrayKind(section_name(saved.kind, AGES, saved.table), "int64", (count,)),) if is_hashed else ()
+        rows = self._rows(p, saved, held, table.dim + slots)
+        return PartedArrays((*kinds, *beside), rows if saved.rows else iter(()))
+
+    def _rows(self, p: int, saved: SavedTable, held: HeldTable, width: int) -> Iterator[tuple[Array, ...]]:
+        """The changed rows of a part, with their numbers in the whole table, some at a time."""
+        size, step = int(self._snapshot.sizes[p]), rows_of_range(width, RANGE_BYTES)
+        origin, where = held.origin, f"{saved.kind} table {saved.table}"
+        for first in range(0, size, step):
+            stop = min(first + step, size)
+            found = self._snapshot.read(p, first, stop)
+            check_finite_values(found, where)
+            ages = self._snapshot.ages(p, first, stop)
+            rows = found.rows * origin.row_stride + origin.row_first
+            if len(rows):
+                yield rows, found.weights, found.slots, *(() if ages is None else (ages,))
+            self._written_bytes += found.rows.nbytes + found.weights.nbytes + found.slots.nbytes
+            self._snapshot.leave(p, stop)
+        self._unread -= 1
+        if not self._unread:
+            self._snapshot.close()  # training that waits for space goes on, before the files are durable
+
+
+class ShardWriter:
+    """Writes the shards that training asks for, one at a time, into the runs that the server may write to.
+
+    ``resumed``: the snapshot that an earlier process has begun; some of its rows may be in the files of that process alone.
+    """
+
+    def __init__(self, runs: AllowedRuns, resumed: KeptSnapshot | None = None) -> None:
+        self._runs, self._resumed = runs, resumed
+        self._writing: ShardWriting | None = None
+
+    def reach(self, order: ReachOrder) -> Reach:
+        """Whether this server reaches a run."""
+        try:
+            self._runs.check(order.run)
+        except InputError as error:
+            return Reach(False, f"{error.what}, got {error.value!r}, allowed {error.allowed}"[:_MOST_REASON])
+        return answer_probe(order)
+
+    def follow(self, order: WriteOrder, held: HeldTables, find: Callable[[], KeptSnapshot]) -> ShardProgress:
+        """Begin an order, or go on with it; ``find``: the snapshot of the session that asks.
+
+        Raises :class:`ConfigError` for another run than those allowed, :class:`ServerLost` if an earlier process has begun to write it, and
+        what writing raises.
+        """
+        self._runs.check(order.run)
+        if self._writing is None or self._writing.order != order.order:
+            snapshot = find()
+            if snapshot is self._resumed:
+                raise ServerLost("a shard must be written by one process of its server", value="the process that began it has ended",
+                                 next_step="train the epoch again from the last checkpoint")  # fmt: skip
+            if self._writing is not None:
+                self._writing.wait(_END_SECS)  # its snapshot is over
+            self._writing = ShardWriting(order, held, snapshot)
+            self._writing.wait(_FIRST_SECS)
+        return self._writing.progress()
+
+
+def _shard_of(order: WriteOrder, held: HeldTables) -> ServerShard:
+    origins = [one.origin for one in held.tables]
+    tables = (
+        ShardTable(one.kind, one.table, origin.row_stride, origin.row_first, one.rows)
+        for one, origin in zip(order.tables, origins, strict=True)
+    )
+    return ServerShard(order.attempt, order.server, order.servers, order.step, tuple(tables))
+
+
+def _check_tables(order: WriteOrder, held: HeldTables) -> None:
+    """Raise :class:`ConfigError` unless the order names a table for each part of the server, of which none is pruned."""
+    if len(order.tables) != len(held.tables):
+        raise ConfigError("a shard must have the tables of its server", value=len(order.tables), allowed=str(len(held.tables)))  # fmt: skip
+    if held.pruning is not None:
+        raise ConfigError("the rows of pruned tables must be saved by the trainer", value="a shard of a server with pruned tables")  # fmt: skip
