@@ -2,8 +2,9 @@
 
     python -m benchmarks.server_shards [--rows N] [--servers 1,2,4,8] [--folder FOLDER]
 
-Servers are those of ``headrace ps serve``, with all of their rows changed. Each number of servers writes its shards, loads them, and then the
-same rows pass through this process as a checkpoint, as they do where servers do not reach the run. Seconds are of the wall clock; on fewer
+Servers are those of ``headrace ps serve``, with all of their rows changed. Each number of servers writes its shards, writes partial ones
+after 5 % of the rows were changed, loads these with their bases, and then the same rows pass through this process as a checkpoint, as they do
+where servers do not reach the run. Seconds are of the wall clock; on fewer
 processors than servers they grow with the number, so the seconds of the processor that each server takes are beside them. Bytes through this
 process are those on its connections.
 """
@@ -30,12 +31,13 @@ from trainer.run.weights.saved_tables import parted_tables
 from trainer.run.weights.server_shards import ServerShards
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, connect_to
-from trainer.tables import Adagrad, FeatureSpec, TableSpec
+from trainer.tables import Adagrad, FeatureSpec, IdBatch, TableSpec
 from trainer.tables.engine import TableState
 from trainer.tables.routes.servers.engine import PsEngine
 
 _TABLES, _DIM = 4, 16
 _LOADED_ROWS = 1 << 17
+_UPDATED_ROWS, _CHANGED_SHARE = 1 << 12, 0.05
 _ASIDE_BYTES = 64 << 20
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -99,6 +101,30 @@ def _timed(servers: LocalServers, work: Callable[[], object]) -> tuple[float, fl
     return time.monotonic() - began, (_processor_secs(servers) - used) / len(servers.addresses)
 
 
+def _stored_bytes(run: Path, names: Sequence[ShardName]) -> int:
+    return sum(sum(open_run(run).sizes(one.folder).values()) for one in names)
+
+
+def _change(engine: PsEngine, share: float) -> None:
+    """Update a share of the rows of each table, drawn at random."""
+    rng = np.random.default_rng(3)
+    sizes = [one.vocabulary_size for one in engine.tables]
+    rows = [np.sort(rng.choice(size, int(size * share), replace=False)) for size in sizes]
+    events = max(map(len, rows))
+    for first in range(0, events, _UPDATED_ROWS):
+        own = [one[first : first + _UPDATED_ROWS] for one in rows]
+        count = max(map(len, own))
+        ends = np.cumsum([len(one) for one in own])
+        offsets = (
+            np.stack([np.minimum(np.arange(count + 1), len(one)) for one in own])
+            + (ends - [len(one) for one in own])[:, None]
+        )
+        batch = IdBatch(np.concatenate(own), offsets)
+        activations = engine.lookup(batch)
+        engine.apply_gradients(batch, (0.01 * activations + 0.001).astype(np.float32))
+    engine.finish()
+
+
 def _measure(count: int, rows: int, folder: Path) -> None:
     run = folder / "run"
     files = JobFiles(folder / "job")
@@ -109,27 +135,31 @@ def _measure(count: int, rows: int, folder: Path) -> None:
         written: list[ShardName] = []
         saved_bytes = 0
 
-        def commit() -> None:
+        def commit(attempt: int) -> None:
             nonlocal saved_bytes
             engine.begin_snapshot(most_bytes=_ASIDE_BYTES)
-            written[:] = shards.write(run, 1, 1)
+            found = shards.write(run, attempt, attempt)
+            written[:] = found.names
             saved_bytes = sum(one.saving_bytes for one in engine.servers)
             engine.end_snapshot()
-            write_checkpoint(run, 1, {"step": 1}, {}, keep=1, shards=written)
+            write_checkpoint(run, attempt, {"step": attempt}, {}, keep=1, shards=found)
 
         def pass_rows() -> None:
             tables = parted_tables(_place_of, engine, _ASIDE_BYTES)
             write_checkpoint(folder / "rows", 1, {"step": 1}, {}, tables, keep=1)
             engine.end_snapshot()
 
-        commit_secs, commit_cpu = _timed(servers, commit)
-        stored = sum(sum(open_run(run).sizes(one.folder).values()) for one in written)
+        commit_secs, commit_cpu = _timed(servers, lambda: commit(1))
+        stored, whole_bytes = _stored_bytes(run, written), saved_bytes
+        _change(engine, _CHANGED_SHARE)
+        partial_secs, _ = _timed(servers, lambda: commit(2))
+        share = _stored_bytes(run, written) / stored
         loaded_before = engine.wire_bytes
-        restore_secs, restore_cpu = _timed(servers, lambda: shards.load(run, 1, written))
+        restore_secs, restore_cpu = _timed(servers, lambda: shards.load(run, 2, written))
         loaded_bytes = engine.wire_bytes - loaded_before
         rows_secs, _ = _timed(servers, pass_rows)
         print(f"{count:7} {rows:12,} {stored / 1e6:9.1f} {commit_secs:9.2f} {commit_cpu:12.2f} {restore_secs:10.2f} {restore_cpu:12.2f} "
-              f"{saved_bytes:13,} {loaded_bytes:13,} {rows_secs:12.2f}", flush=True)  # fmt: skip
+              f"{whole_bytes:13,} {loaded_bytes:13,} {rows_secs:12.2f} {partial_secs:10.2f} {share:10.3f}", flush=True)  # fmt: skip
         engine.close()
 
 
@@ -142,7 +172,7 @@ def main() -> None:
     asked = parser.parse_args()
     print(machine())
     print(
-        "servers  rows on each  MB stored  commit s  CPU s/server  restore s  CPU s/server  bytes saving  bytes loading  rows pass: s"
+        "servers  rows on each  MB stored  commit s  CPU s/server  restore s  CPU s/server  bytes saving  bytes loading  rows pass: s  partial s  its share"
     )
     for count in map(int, asked.servers.split(",")):
         with tempfile.TemporaryDirectory(dir=asked.folder or None) as folder:

@@ -36,7 +36,7 @@ from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.checkpoints.read import Checkpoint, read_account, read_commit
 from trainer.checkpoints.retention import Retention, apply_retention
 from trainer.checkpoints.run_files import CHECKPOINTS, PLANS, RunFiles, commit_name, epochs_of, newest_first
-from trainer.checkpoints.shard_name import ShardName
+from trainer.checkpoints.shard_name import NO_SHARDS, WrittenShards
 from trainer.checkpoints.stored_commit import Share
 from trainer.errors import TornCheckpoint
 from transforms.arrays import Array
@@ -58,7 +58,7 @@ def write_checkpoint(
     parted: Sequence[PartedArrays] = (),
     *,
     keep: int,
-    shards: Sequence[ShardName] = (),
+    shards: WrittenShards = NO_SHARDS,
 ) -> Path:
     """Write one checkpoint durably, then delete all but the newest ``keep``. Returns its directory.
 
@@ -71,7 +71,7 @@ def write_checkpoint(
     def write(folder: NewFiles) -> None:
         state = write_bytes(folder, STATE, purpose_digest("state", form=form), canonical_json(document))
         written = write_arrays(folder, 0, arrays, parted, form)
-        manifest = Manifest(epochs_done, state, written, form, tuple(shards))
+        manifest = Manifest(epochs_done, state, written, form, shards)
         write_bytes(folder, MANIFEST, hashlib.sha256(), manifest.to_bytes())
 
     with translated_write_errors(str(place)):

@@ -212,7 +212,7 @@ def describe_commit(files: RunFiles, epochs: int) -> CommitDescription:
         last_partition=trained[-1] if trained else "",
         job=commit.job,
         scores=_newest_unseen(commit.document),
-        tables=_tables(commit),
+        tables=_tables(files, commit),
         arrays=_arrays(files, commit),
         ledger=_totals(counts_of(files, commit)),
         labels_bytes=commit.parts[0].arrays[LABELS].file.size_bytes if LABELS in commit.parts[0].arrays else 0,
@@ -261,16 +261,18 @@ def _scores(field: DocumentField) -> dict[str, Any]:
     return found
 
 
-def _tables(commit: StoredCommit) -> tuple[TableSummary, ...]:
-    """The sizes of tables by the sizes of their files."""
+def _tables(files: RunFiles, commit: StoredCommit) -> tuple[TableSummary, ...]:
+    """The sizes of tables by the sizes of their files; the rows of shards with bases are counted."""
     found = []
     for kind, table in commit.tables:
         slices = commit.slices(kind, table)
         shards = [shard for one in slices for shard in one.shards]
-        rows = sum(_rows(shard.rows.file.size_bytes) for shard in slices[0].shards)
+        stored = rows = sum(_rows(shard.rows.file.size_bytes) for shard in slices[0].shards)
+        if slices[0].has_layers:
+            rows = len(np.unique(np.concatenate(slices[0].rows(files, f"{kind} table {table}"))))
         values = sum(shard.weights.file.size_bytes - _HEADER_BYTES for shard in shards) // 4
         size_bytes = sum(file.file.size_bytes for one in shards for file in (one.rows, one.weights, one.slots))
-        found.append(TableSummary(kind, table, rows, values // rows if rows else 0, size_bytes))
+        found.append(TableSummary(kind, table, rows, values // stored if stored else 0, size_bytes))
     return tuple(found)
 
 
@@ -324,6 +326,7 @@ def _parts(commit: StoredCommit) -> tuple[PartSummary, ...]:
 
 
 def _part(owner: str, folder: str, part: StoredPart) -> PartSummary:
+    """What is in a folder; a shard with a base has the rows that were changed since."""
     rows = sum(_rows(file.file.size_bytes) for array, file in part.arrays.items() if _is_rows(array))
     return PartSummary(owner, folder, rows, sum(file.file.size_bytes for file in part.arrays.values()))
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.checkpoints.shard_name import ShardName
+from trainer.checkpoints.shard_name import NO_SHARDS, ShardName, WrittenShards
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.options.document_field import OPEN, DocumentField
 from transforms.derived_documents import document_of
@@ -48,14 +48,14 @@ class Manifest:
         state: the JSON document, ``state.json``.
         arrays: names with their files, in the order of the files' numbers.
         format: the checkpoint's format, one of :data:`READABLE`.
-        shards: the shards of its tables that servers have written, by server; of :data:`SHARDED_FORMAT`.
+        shards: those of its tables that servers have written; of :data:`SHARDED_FORMAT`.
     """
 
     epochs_done: int
     state: CheckpointFile
     arrays: tuple[tuple[str, CheckpointFile], ...]
     format: str = FORMAT
-    shards: tuple[ShardName, ...] = ()
+    shards: WrittenShards = NO_SHARDS
 
     def to_bytes(self) -> bytes:
         """The text of ``manifest.json``: equal manifests give equal bytes."""
@@ -64,7 +64,7 @@ class Manifest:
             "epochs_done": self.epochs_done,
             "state": document_of(self.state),
             "arrays": [{"name": name, **document_of(file)} for name, file in self.arrays],
-            **({"shards": list(map(str, self.shards))} if self.format == SHARDED_FORMAT else {}),
+            **(_shards_document(self.shards) if self.format == SHARDED_FORMAT else {}),
         }
         return signed_text(body)
 
@@ -88,7 +88,7 @@ class Manifest:
         )
         if len(dict(arrays)) != len(arrays):
             raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
-        shards = read_shards(document.at("shards")) if form == SHARDED_FORMAT else ()
+        shards = _read_shards(document) if form == SHARDED_FORMAT else NO_SHARDS
         if form == SHARDED_FORMAT and not shards:
             raise TornCheckpoint("a checkpoint of this format must name its shards, got none", where=where, value=form)
         return cls(
@@ -96,9 +96,19 @@ class Manifest:
         )
 
 
-def read_shards(field: DocumentField) -> tuple[ShardName, ...]:
-    """The names of shards in a list of texts. Raises :class:`TornCheckpoint`."""
-    return tuple(ShardName.parse(item.text(), item.place) for item in field.items())
+def _shards_document(shards: WrittenShards) -> dict[str, Any]:
+    bases = {"bases": list(map(str, shards.bases))} if shards.bases else {}
+    return {"shards": list(map(str, shards.names)), **bases}
+
+
+def _read_shards(document: DocumentField) -> WrittenShards:
+    names, bases = (
+        tuple(ShardName.parse(item.text(), item.place) for item in document.at(one).items())
+        if document.has(one)
+        else ()
+        for one in ("shards", "bases")
+    )
+    return WrittenShards(names, bases)
 
 
 def array_file(position: int) -> str:

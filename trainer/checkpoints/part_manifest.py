@@ -11,7 +11,7 @@ from typing import Any
 
 from trainer.checkpoints.host_part import HostPart, Moment, PartName
 from trainer.checkpoints.manifest import CheckpointFile, other_format, signed_text, verified_document
-from trainer.checkpoints.shard_name import ShardName
+from trainer.checkpoints.shard_name import ShardName, WrittenShards
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import OPEN
 from transforms.derived_documents import document_of
@@ -84,13 +84,15 @@ class PartManifest:
         return cls(part, arrays)
 
 
-def part_shards(parts: Sequence[tuple[PartName, PartManifest]], where: str) -> tuple[ShardName, ...]:
+def part_shards(parts: Sequence[tuple[PartName, PartManifest]], where: str) -> WrittenShards:
     """The shards of a commit, which the part of rank 0 names. Raises :class:`TornCheckpoint`."""
     for name, manifest in parts[1:]:
         if manifest.part.shards:
             raise TornCheckpoint("the part of rank 0 alone must name the shards of servers", where=f"{where}: {name.folder}",
                                  value=manifest.part.shards[0][:60])  # fmt: skip
-    return tuple(ShardName.parse(text, f"{where}: {parts[0][0].folder}") for text in parts[0][1].part.shards)
+    first, place = parts[0][1].part, f"{where}: {parts[0][0].folder}"
+    names, bases = (tuple(ShardName.parse(one, place) for one in texts) for texts in (first.shards, first.bases))
+    return WrittenShards(names, bases)
 
 
 def check_moments(part: HostPart, moments: Iterable[tuple[str, Moment]], where: str) -> None:

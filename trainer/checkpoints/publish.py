@@ -21,7 +21,7 @@ from trainer.checkpoints.manifest import MANIFEST, CheckpointFile, array_file
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.part_manifest import PartManifest, part_shards
-from trainer.checkpoints.read import read_part_manifest, read_shards, verify_commit
+from trainer.checkpoints.read import read_base, read_part_manifest, read_shards, verify_commit
 from trainer.checkpoints.run_files import RunFiles, commit_name, epochs_of, is_commit_name
 from trainer.checkpoints.shard_manifest import check_server_shards
 from trainer.errors import CheckpointNotWritten, CommitConflict, OtherFormat, PublicationInDoubt, TornCheckpoint
@@ -100,10 +100,14 @@ def _read_part(files: RunFiles, name: PartName) -> tuple[PartName, PartManifest]
 def _check_shards(files: RunFiles, parts: Sequence[tuple[PartName, PartManifest]], commit: Commit) -> None:
     """Check that the shards of all servers are there, if servers have the tables, as :func:`_read_part` does."""
     try:
-        shards = read_shards(files, part_shards(parts, f"commit {commit.epochs}"))
+        written = part_shards(parts, f"commit {commit.epochs}")
+        shards = read_shards(files, written.names)
         if shards:
             check_server_shards(parts[0][1].part.step, shards, f"commit {commit.epochs}")
-        for name, manifest in shards:
+        bases = [base for _, manifest in shards if (base := read_base(files, manifest.shard)) is not None]
+        if tuple(name for name, _ in bases) != written.bases:
+            raise TornCheckpoint("a commit must name the bases of its shards", where=f"commit {commit.epochs}", value=len(written.bases))  # fmt: skip
+        for name, manifest in (*shards, *bases):
             _check_sizes(files, name.folder, [file for _, file in manifest.arrays])
     except TornCheckpoint as error:
         raise _damaged(error) from error

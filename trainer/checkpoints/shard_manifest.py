@@ -14,7 +14,7 @@ from trainer.checkpoints.manifest import CheckpointFile, other_format, signed_te
 from trainer.checkpoints.shard_name import ShardName, shard_folder
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import OPEN, DocumentField
-from transforms.derived_documents import document_of
+from transforms.derived_documents import Omitted, document_of
 
 SHARD_FORMAT = "headrace.shard/1"
 
@@ -27,6 +27,7 @@ class ShardTable:
         kind, table: the part of the model, and the table's name there.
         row_stride, row_first: which rows they are.
         rows: their number; of a hashed table that of its possible ids.
+        is_partial: whether the shard has only those that were changed since its base.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class ShardTable:
     row_stride: int
     row_first: int
     rows: int
+    is_partial: Omitted[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class ServerShard:
         server, servers: the server's place, and the number of servers.
         step: optimizer steps of the whole run at its moment.
         tables: the tables, in the order of their arrays.
+        base: the name of the full shard of the same server that has the other rows of partial tables; empty for a full shard.
     """
 
     attempt: int
@@ -52,6 +55,7 @@ class ServerShard:
     servers: int
     step: int
     tables: tuple[ShardTable, ...]
+    base: Omitted[str] = ""
 
     @property
     def moment(self) -> Moment:
@@ -68,6 +72,8 @@ class ServerShard:
         if self.server >= self.servers:
             raise TornCheckpoint("the server of a shard must be below the number of servers", where=part.place,
                                  value=self.server, allowed=f"less than {self.servers}")  # fmt: skip
+        if bool(self.base) != any(one.is_partial for one in self.tables):
+            raise TornCheckpoint("a shard must have a base if and only if it has partial tables", where=part.place, value=self.base[:80])  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -131,3 +137,14 @@ def check_server_shards(step: int, shards: Sequence[tuple[ShardName, ShardManife
             )
     if len({tuple(name for name, _ in manifest.arrays) for _, manifest in shards}) != 1:
         raise TornCheckpoint("all shards of a checkpoint must have the same arrays", where=where)
+
+
+def check_base(shard: ServerShard, name: ShardName, base: ShardManifest, where: str) -> None:
+    """Raise :class:`TornCheckpoint` unless ``base`` is a full shard of the same server, before the shard, with its tables."""
+    own, found = shard.server, base.shard
+    rows = [(one.kind, one.table, one.row_stride, one.row_first, one.rows) for one in shard.tables]
+    of_base = [(one.kind, one.table, one.row_stride, one.row_first, one.rows) for one in found.tables]
+    fits = (found.server, found.servers, found.attempt) == (own, shard.servers, name.attempt) and rows == of_base
+    if not fits or found.base or not (found.attempt < shard.attempt and found.step <= shard.step):
+        raise TornCheckpoint("the base of a shard must be an earlier full shard of its server, with the same tables", where=f"{where}: {shard.folder}",
+                             value=str(name)[:60])  # fmt: skip

@@ -49,3 +49,23 @@ class ShardName:
                 return name
         raise TornCheckpoint("the name of a shard must be its folder and its digest, got another text", where=where,
                              value=text[:120], allowed="attempt-NNNNNN/server-K@<sha256>")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenShards:
+    """The shards of one moment that a checkpoint names.
+
+    Attributes:
+        names: by server; none: the tables are elsewhere.
+        bases: the full shards that have the rows which partial ones of them leave out.
+    """
+
+    names: tuple[ShardName, ...] = ()
+    bases: tuple[ShardName, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+
+#: Of tables that are elsewhere.
+NO_SHARDS = WrittenShards()

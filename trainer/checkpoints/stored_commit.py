@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, TABLE_KINDS, JobPosition, array_name, tables_of
@@ -72,11 +72,22 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class StoredPart:
-    """The arrays of one folder, by name; ``manifest``: that of a host's part, ``shard``: that of a server's shard."""
+    """The arrays of one folder, by name; ``manifest``: that of a host's part, ``shard``: that of a server's shard, ``base``: the full shard before it."""
 
     arrays: Mapping[str, StoredFile]
     manifest: PartManifest | None = None
     shard: ServerShard | None = None
+    base: StoredPart | None = None
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """The files of its arrays, and of those of its base."""
+        return (*(() if self.base is None else self.base.files), *self.arrays.values())
+
+    def is_partial(self, kind: str, table: str) -> bool:
+        """Whether it has only those rows of a table that were changed since its base."""
+        tables = () if self.shard is None else self.shard.tables
+        return any(one.is_partial for one in tables if (one.kind, one.table) == (kind, table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +102,17 @@ class StoredShard:
 
 @dataclass(frozen=True, slots=True)
 class StoredSlice:
-    """Some columns of a table with all of its rows; ``slice_``: None if each shard may hold any rows, as those of hosts do."""
+    """Some columns of a table with all of its rows.
+
+    Attributes:
+        shards: the files.
+        slice_: the rows of each shard; None if each may hold any rows, as those of hosts do.
+        has_layers: whether a row may be in several shards: its values are those of the last one.
+    """
 
     shards: tuple[StoredShard, ...]
     slice_: Slice | None = None
+    has_layers: bool = False
 
     def check(self, shard: StoredShard, rows: Array, where: str) -> None:
         """Raises :class:`TornCheckpoint` unless all rows belong to the shard."""
@@ -173,8 +191,7 @@ class StoredCommit:
     def slices(self, kind: str, table: str) -> tuple[StoredSlice, ...]:
         """The files of a table."""
         if self.partition is None:
-            shards = (_shard(part, kind, table, None, rank) for rank, part in enumerate(self.table_parts))
-            return (StoredSlice(tuple(shards)),)
+            return (layered_slice(self.table_parts, kind, table),)
         slices = table_slices(self.partition, kind, table)
         return tuple(
             StoredSlice(
@@ -191,7 +208,14 @@ class StoredCommit:
     def files(self) -> tuple[StoredFile, ...]:
         """All files that manifests describe."""
         own = () if self.state is None else (self.state,)
-        return (*own, *(file for part in (*self.parts, *self.shards) for file in part.arrays.values()))
+        return (*own, *(file for part in (*self.parts, *self.shards) for file in part.files))
+
+
+def layered_slice(parts: Sequence[StoredPart], kind: str, table: str) -> StoredSlice:
+    """The files of a table in parts that may hold any of its rows, those of bases first."""
+    bases = [part.base for part in parts if part.base is not None and part.is_partial(kind, table)]
+    shards = [_shard(part, kind, table, None, rank) for rank, part in enumerate(parts)]
+    return StoredSlice((*(_shard(one, kind, table, None, 0) for one in bases), *shards), None, bool(bases))
 
 
 def _shard(part: StoredPart, kind: str, table: str, slice_number: int | None, place: int) -> StoredShard:

@@ -22,6 +22,7 @@ from trainer.checkpoints.checkpoint import write_checkpoint
 from trainer.checkpoints.host_part import PREDICTIONS
 from trainer.checkpoints.host_steps import StepsByHost, idle_share
 from trainer.checkpoints.retention import newest_part_attempt, remove_leftovers
+from trainer.checkpoints.shard_name import NO_SHARDS
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.model.idle_units import IdleUnits
 from trainer.model.metrics import AnyScores
@@ -441,11 +442,11 @@ class _Run:
 
         def write() -> Path:
             try:
-                names = (
-                    () if shards is None else shards.write(self._run_dir, newest_part_attempt(self._run_dir) + 1, step)
-                )
+                own = NO_SHARDS
+                if shards is not None:
+                    own = shards.write(self._run_dir, newest_part_attempt(self._run_dir) + 1, step)
                 written = write_checkpoint(
-                    self._run_dir, number, document, arrays, () if names else tables, keep=keep, shards=names
+                    self._run_dir, number, document, arrays, () if own else tables, keep=keep, shards=own
                 )
             finally:
                 self._weights.end_tables()  # training may wait for it

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from trainer.errors import DamagedMemory, ServerLost
+from trainer.servers.changed_since import ChangedSince
 from trainer.servers.client_updates import MOST_CLIENTS
 from trainer.servers.made_updates import MadeUpdates
 from trainer.servers.table_space import check_room
@@ -240,10 +241,13 @@ class HeldRows:
             )
         self._held = held
         self._digests = MadeUpdates(memory)
+        is_whole = held.pruning is not None
+        self.changed = ChangedSince([0 if is_whole or one.limits is not None else one.most_rows for one in held.tables])
 
     def _begin_generation(self, generation: int | None = None) -> None:
         """Begin another generation of rows, to which no update has been made; None draws its number."""
         changing = nullcontext(self._log.words) if self._log.is_filling else self._log.transaction()
+        self.changed.forget()
         with changing as words:
             words[_GENERATION] = draw_generation() if generation is None else generation
             words[_APPLIED:] = 0
@@ -284,6 +288,8 @@ class HeldRows:
         values, lookups = [one.values for _, one, _ in updates], [one.lookups for _, one, _ in updates]
         with self._log.transaction() as words:
             self.engine.update_rows(asked, values, updates[0][1].rates, lookups if self.needs_lookups else ())
+            for rows, counts in asked:
+                self.changed.note(rows, counts)
             for client, _, digest in updates:
                 self._made.note(client, number, digest)
                 words[_APPLIED + client] = number
@@ -301,6 +307,7 @@ class HeldRows:
         self.check()
         with self._log.transaction() as words:
             self.engine.write_values(numbers.rows, numbers.counts, values, are_changed=True)
+            self.changed.note(numbers.rows, numbers.counts)
             self._made.note(client, number, digest)
             words[_APPLIED + client] = number
 

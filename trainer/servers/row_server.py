@@ -280,6 +280,7 @@ class RowServer:
                 self._snapshot = rows.engine.begin_kept_snapshot(
                     most_bytes=most_bytes, patience_secs=self._patience_secs
                 )
+                self._shards.interval = rows.changed.begin()
                 session.snapshot = self._snapshot
                 return Reply(Kind.COUNTS, messages.write_counts(self._snapshot.counts))
             case Kind.BEGIN_LOAD:
@@ -493,7 +494,7 @@ class RowServer:
         with self._saving:
             self._check_owner(session)
             self._reads += 1
-            done = self._shards.follow(order, self._rows.held, lambda: self._read_by(session))
+            done = self._shards.follow(order, self._rows, lambda: self._read_by(session))
         return Reply(Kind.DOCUMENT, [write_document(to_document(done))])
 
     def _read_range(self, body: Bytes, sizes: Array) -> tuple[int, int, int]:

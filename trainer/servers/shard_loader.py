@@ -20,7 +20,7 @@ from trainer.checkpoints.run_files import RunFiles
 from trainer.checkpoints.shard_manifest import ShardTable, check_server_shards
 from trainer.checkpoints.shard_name import ShardName
 from trainer.checkpoints.shards.shard_orders import LoadOrder, LoadProgress, SavedTable
-from trainer.checkpoints.stored_commit import StoredFile, StoredPart, StoredShard, StoredSlice
+from trainer.checkpoints.stored_commit import StoredFile, StoredPart, StoredShard, layered_slice
 from trainer.checkpoints.table_sections import section_name
 from trainer.checkpoints.table_windows import SliceWindow, read_windows
 from trainer.errors import ConfigError, TornCheckpoint
@@ -109,11 +109,11 @@ def _load(order: LoadOrder, rows: HeldRows) -> Iterator[LoadProgress]:
     names = [ShardName.parse(text, f"shard {k} of an order") for k, text in enumerate(order.shards)]
     manifests = read_shards(files, names)
     check_server_shards(order.step, manifests, order.run)
-    parts = [stored_shard(name, manifest) for name, manifest in manifests]
+    parts = [stored_shard(files, name, manifest) for name, manifest in manifests]
     read_bytes, loaded, stored = 0, [], []
     for p, (saved, table) in enumerate(zip(order.tables, held.tables, strict=True)):
         sources = [_Source(files, part, saved.kind, saved.table) for part in parts]
-        stored.append(sum(one.rows for one in sources))
+        stored.append(_stored_rows(sources[order.server :: order.servers]))
         loaded.append(0)
         if not saved.rows:
             continue
@@ -163,7 +163,7 @@ def _load_dense(rows: HeldRows, p: int, sources: Sequence[_Source], count: int) 
         return
     held = rows.held.tables[p]
     where = f"{sources[0].kind} table {sources[0].table}"
-    slices = [StoredSlice(tuple(one.shard for one in sources))]
+    slices = [layered_slice([one.part for one in sources], sources[0].kind, sources[0].table)]
     row_bytes = 8 + 4 * int(rows.dims[p] + rows.slot_dims[p])
     for window in read_windows(sources[0].files, slices, _WINDOW_BYTES, row_bytes, where):
         (found,) = window.slices
@@ -220,3 +220,18 @@ def _hashed_piece(source: _Source, held: HeldTable, count: int) -> tuple[Array, 
                              value=(len(rows), len(weights), len(slots), len(ages)))  # fmt: skip
     mine, own = _own_rows(rows, held.origin, count)
     return own, weights[mine], slots[mine], ages[mine]
+
+
+def _stored_rows(sources: Sequence[_Source]) -> int:
+    """The rows of a table in some shards, by the sizes of files, or by the rows themselves where a shard has a base."""
+    total = 0
+    for one in sources:
+        base = one.part.base
+        if base is None or not one.part.is_partial(one.kind, one.table):
+            total += one.rows
+            continue
+        of_both = [
+            _Source(one.files, part, one.kind, one.table).shard.rows.array(one.files) for part in (base, one.part)
+        ]
+        total += len(np.union1d(*of_both))
+    return total

@@ -18,6 +18,9 @@ from trainer.checkpoints.table_sections import section_name
 from trainer.errors import CheckpointNotWritten, ConfigError, ServerLost
 from trainer.run.weights.saved_tables import check_finite_values, table_arrays
 from trainer.servers.allowed_runs import AllowedRuns
+from trainer.servers.changed_since import ChangedRowsOf, ChangedSince, SnapshotInterval
+from trainer.servers.held_rows import HeldRows
+from trainer.tables.engine import ChangedRows
 from trainer.tables.optimizers import slot_width
 from trainer.tables.routes.servers.table_documents import HeldTable, HeldTables
 from trainer.tables.stores.dense.snapshot import RANGE_BYTES, rows_of_range
@@ -27,6 +30,8 @@ from transforms.arrays import Array
 from transforms.errors import HeadraceError, InputError
 
 _LOG = logging.getLogger(__name__)
+#: A shard is full if more than this share of rows was changed since its base: so two shards of a server have at most 1.5 times its rows.
+_MOST_SHARE = 0.5
 #: How long the writing of an earlier order may take to end.
 _END_SECS = 10.0
 #: A small shard is written at once.
@@ -40,15 +45,19 @@ class ShardWriting:
     Rows are kept by the snapshot until their bytes are written. Raises :class:`ConfigError` for an order of other tables than those held.
     """
 
-    def __init__(self, order: WriteOrder, held: HeldTables, snapshot: KeptSnapshot) -> None:
+    def __init__(self, order: WriteOrder, rows: HeldRows, snapshot: KeptSnapshot, interval: SnapshotInterval) -> None:
+        held = rows.held
         self.order = order.order
+        self._changed, self._interval = rows.changed, interval.number
         self._run, self._snapshot = order.run, snapshot
         self._unread = sum(1 for one in order.tables if one.rows)
         self._written_bytes = 0
         self._name: ShardName | None = None
         self._error: HeadraceError | None = None
         _check_tables(order, held)
-        shard, saved = _shard_of(order, held), list(zip(order.tables, held.tables, strict=True))
+        self._since = _base_of(order, rows.changed, interval, snapshot)
+        self._base = order.base if self._since is not None else ""
+        shard, saved = self._shard_of(order, held), list(zip(order.tables, held.tables, strict=True))
         parted = [self._table(p, one, table) for p, (one, table) in enumerate(saved)]
         arrays: dict[str, Array] = {}
         for p, (one, table) in enumerate(saved):
@@ -64,7 +73,10 @@ class ShardWriting:
         is_over = not self._thread.is_alive()
         if is_over and self._error is not None:
             raise self._error
-        return ShardProgress(self._written_bytes, str(self._name) if is_over and self._name is not None else "")
+        is_written = is_over and self._name is not None
+        return ShardProgress(
+            self._written_bytes, str(self._name) if is_written else "", self._base if is_written else ""
+        )
 
     def wait(self, secs: float) -> None:
         """Wait for the end, at most so long."""
@@ -73,16 +85,30 @@ class ShardWriting:
     def _write(self, shard: ServerShard, parted: Sequence[PartedArrays], arrays: dict[str, Array]) -> None:
         try:
             self._name = write_shard(self._run, shard, parted, arrays)
+            if not self._base:
+                self._changed.wrote(str(self._name), self._interval)
         except HeadraceError as error:
             self._error = error
         except Exception as error:
             _LOG.exception("the shard of a checkpoint was not written")
             self._error = CheckpointNotWritten("the shard of a checkpoint could not be written", where=self._run, value=repr(error)[:200])  # fmt: skip
 
+    def _changed_of(self, p: int) -> ChangedRowsOf | None:
+        """Which rows of a part are written; None: all of them."""
+        return self._since if self._changed.is_tracked(p) else None
+
+    def _shard_of(self, order: WriteOrder, held: HeldTables) -> ServerShard:
+        tables = []
+        for p, (one, held_table) in enumerate(zip(order.tables, held.tables, strict=True)):
+            origin, is_partial = held_table.origin, self._changed_of(p) is not None
+            tables.append(ShardTable(one.kind, one.table, origin.row_stride, origin.row_first, one.rows, is_partial))
+        return ServerShard(order.attempt, order.server, order.servers, order.step, tuple(tables), self._base)
+
     def _table(self, p: int, saved: SavedTable, held: HeldTable) -> PartedArrays:
         """The arrays of a part of the server."""
         table, is_hashed = held.table, held.limits is not None
-        count = self._snapshot.counts[p] if saved.rows else 0
+        since = self._changed_of(p)
+        count = (self._snapshot.counts[p] if since is None else since.count(p)) if saved.rows else 0
         slots = slot_width(table.optimizer, table.dim)
         kinds = table_arrays(saved.kind, saved.table, count, table.dim, slots)
         beside = (ArrayKind(section_name(saved.kind, AGES, saved.table), "int64", (count,)),) if is_hashed else ()
@@ -92,10 +118,12 @@ class ShardWriting:
     def _rows(self, p: int, saved: SavedTable, held: HeldTable, width: int) -> Iterator[tuple[Array, ...]]:
         """The changed rows of a part, with their numbers in the whole table, some at a time."""
         size, step = int(self._snapshot.sizes[p]), rows_of_range(width, RANGE_BYTES)
-        origin, where = held.origin, f"{saved.kind} table {saved.table}"
+        origin, where, since = held.origin, f"{saved.kind} table {saved.table}", self._changed_of(p)
         for first in range(0, size, step):
             stop = min(first + step, size)
             found = self._snapshot.read(p, first, stop)
+            if since is not None:
+                found = _chosen(found, since.of_range(p, first, stop)[found.rows - first])
             check_finite_values(found, where)
             ages = self._snapshot.ages(p, first, stop)
             rows = found.rows * origin.row_stride + origin.row_first
@@ -112,11 +140,15 @@ class ShardWriter:
     """Writes the shards that training asks for, one at a time, into the runs that the server may write to.
 
     ``resumed``: the snapshot that an earlier process has begun; some of its rows may be in the files of that process alone.
+
+    Attributes:
+        interval: that which began with the newest snapshot.
     """
 
     def __init__(self, runs: AllowedRuns, resumed: KeptSnapshot | None = None) -> None:
         self._runs, self._resumed = runs, resumed
         self._writing: ShardWriting | None = None
+        self.interval = SnapshotInterval()
 
     def reach(self, order: ReachOrder) -> Reach:
         """Whether this server reaches a run."""
@@ -126,7 +158,7 @@ class ShardWriter:
             return Reach(False, f"{error.what}, got {error.value!r}, allowed {error.allowed}"[:_MOST_REASON])
         return answer_probe(order)
 
-    def follow(self, order: WriteOrder, held: HeldTables, find: Callable[[], KeptSnapshot]) -> ShardProgress:
+    def follow(self, order: WriteOrder, rows: HeldRows, find: Callable[[], KeptSnapshot]) -> ShardProgress:
         """Begin an order, or go on with it; ``find``: the snapshot of the session that asks.
 
         Raises :class:`ConfigError` for another run than those allowed, :class:`ServerLost` if an earlier process has begun to write it, and
@@ -140,18 +172,27 @@ class ShardWriter:
                                  next_step="train the epoch again from the last checkpoint")  # fmt: skip
             if self._writing is not None:
                 self._writing.wait(_END_SECS)  # its snapshot is over
-            self._writing = ShardWriting(order, held, snapshot)
+            self._writing = ShardWriting(order, rows, snapshot, self.interval)
             self._writing.wait(_FIRST_SECS)
         return self._writing.progress()
 
 
-def _shard_of(order: WriteOrder, held: HeldTables) -> ServerShard:
-    origins = [one.origin for one in held.tables]
-    tables = (
-        ShardTable(one.kind, one.table, origin.row_stride, origin.row_first, one.rows)
-        for one, origin in zip(order.tables, origins, strict=True)
-    )
-    return ServerShard(order.attempt, order.server, order.servers, order.step, tuple(tables))
+def _base_of(
+    order: WriteOrder, changed: ChangedSince, interval: SnapshotInterval, snapshot: KeptSnapshot
+) -> ChangedRowsOf | None:
+    """The rows that were changed since the base of an order; None if all rows are to be written, as when too many of them were changed."""
+    since = interval.since.get(order.base)
+    if since is None:
+        return None
+    changed.keep_from(order.base)
+    tracked = [p for p, one in enumerate(order.tables) if one.rows and changed.is_tracked(p)]
+    rows = sum(snapshot.counts[p] for p in tracked)
+    is_small = sum(map(since.count, tracked)) <= _MOST_SHARE * rows
+    return since if tracked and is_small else None
+
+
+def _chosen(found: ChangedRows, mine: Array) -> ChangedRows:
+    return ChangedRows(found.rows[mine], found.weights[mine], found.slots[mine])
 
 
 def _check_tables(order: WriteOrder, held: HeldTables) -> None:

@@ -35,6 +35,7 @@ from trainer.checkpoints.publish import publish
 from trainer.checkpoints.retention import Retention, apply_retention, newest_part_attempt, remove_leftovers
 from trainer.checkpoints.run_files import newest_first
 from trainer.checkpoints.shard_manifest import ServerShard, ShardTable
+from trainer.checkpoints.shard_name import WrittenShards
 from trainer.checkpoints.shards.write_shard import write_shard
 
 #: The modules whose lines can leave files in another state.
@@ -160,7 +161,7 @@ def write_sharded(run: Path, epochs: int) -> None:
     shard = ServerShard(newest_part_attempt(run) + 1, 0, 1, epochs, (ShardTable("embedding", "user", 1, 0, 50),))
     columns = {"rows": np.arange(epochs), "weights": np.full((epochs, 2), epochs, np.float32), "slots": np.zeros((epochs, 1), np.float32)}  # fmt: skip
     name = write_shard(str(run), shard, (), {f"embedding/{column}/user": one for column, one in columns.items()})
-    write_checkpoint(run, epochs, {"step": epochs}, {}, keep=1, shards=[name])
+    write_checkpoint(run, epochs, {"step": epochs}, {}, keep=1, shards=WrittenShards((name,)))
 
 
 def kill_shards(template: Path, step: int) -> int:

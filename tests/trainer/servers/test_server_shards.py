@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -19,14 +21,19 @@ from tests.support.server_process import ServerProcess
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, random_batch, train
 from tests.trainer.tables.tpu.engines import assert_same
 from trainer.checkpoints import local_run
+from trainer.checkpoints.checkpoint import read_newest, write_checkpoint
+from trainer.checkpoints.inspection import check_files
 from trainer.checkpoints.open_run import open_run
-from trainer.checkpoints.read import read_shards
+from trainer.checkpoints.read import open_commit, read_shards
+from trainer.checkpoints.shard_name import WrittenShards
 from trainer.checkpoints.shards.shard_orders import to_document
-from trainer.errors import CheckpointNotWritten, ConfigError, NonFiniteLoss, ServerLost
+from trainer.checkpoints.table_windows import read_rows, read_windows
+from trainer.errors import CheckpointNotWritten, ConfigError, NonFiniteLoss, ServerLost, TornCheckpoint
+from trainer.run.weights.saved_tables import saved_states
 from trainer.run.weights.server_shards import ServerShards
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, connect_to
-from trainer.tables import CpuEngine
+from trainer.tables import Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.servers.frames import Kind
 from trainer.wire.flight.error_documents import RemoteError
@@ -45,7 +52,7 @@ def shards_of(engine, on_refusal=pytest.fail) -> ServerShards:
 def written(engine, run, attempt=1):
     engine.begin_snapshot(most_bytes=1 << 20)
     try:
-        return shards_of(engine).write(run, attempt, STEP)
+        return shards_of(engine).write(run, attempt, STEP).names
     finally:
         engine.end_snapshot()
 
@@ -67,7 +74,7 @@ def test_shards_have_the_rows_of_their_moment_on_any_number_of_servers(before, a
             engine.begin_snapshot(most_bytes=most_bytes)
             writing = pool.submit(shards_of(engine).write, run, 1, STEP)
             train(engine, range(seed + 3, seed + 8))
-            names = writing.result(timeout=PATIENCE_SECS)
+            names = writing.result(timeout=PATIENCE_SECS).names
             engine.end_snapshot()
             engine.close()
         assert [one.server for one in names] == list(range(before))
@@ -105,7 +112,7 @@ def test_a_client_with_the_token_cannot_let_a_server_write_elsewhere(tmp_path):
         train(engine, range(2))
         engine.begin_snapshot(most_bytes=1 << 20)
         shards = shards_of(engine, refused.append)
-        assert shards.write(tmp_path / "elsewhere", 1, STEP) == ()
+        assert not shards.write(tmp_path / "elsewhere", 1, STEP)
         assert "a run must be below a folder that the server was started for" in refused[0]
         order = shards._order(str(tmp_path / "elsewhere"), 1, STEP, 0)  # as of a client that does not ask first
         with pytest.raises(RemoteError) as error:
@@ -182,4 +189,155 @@ def test_a_disk_that_is_full_at_any_file_leaves_no_shard(tmp_path, monkeypatch, 
         assert not list((tmp_path / "checkpoints").rglob("*.npy"))
         names = written(engine, tmp_path, 2)
         read_shards(open_run(str(tmp_path)), names)
+        engine.close()
+
+
+def published(engine, run, attempt) -> WrittenShards:
+    """Write the shards of a checkpoint, and publish it."""
+    engine.begin_snapshot(most_bytes=1 << 20)
+    try:
+        found = shards_of(engine).write(run, attempt, STEP)
+    finally:
+        engine.end_snapshot()
+    write_checkpoint(Path(run), attempt, {"step": STEP, "ledger": None, "history": []}, {}, keep=2, shards=found)
+    return found
+
+
+def size_of(run, names) -> int:
+    return sum(sum(open_run(str(run)).sizes(one.folder).values()) for one in names)
+
+
+def assert_stored(run, state) -> None:
+    """The newest checkpoint has these rows, however it is read."""
+    found = read_newest(run, on_skip=pytest.fail)
+    assert found is not None
+    states = saved_states(found.arrays, "embedding")
+    assert states.keys() == state.keys()
+    assert_same({name: states[name] for name in state}, state)
+    files = open_run(str(run))
+    assert not [one for one in check_files(files, found.epochs_done) if one.problem]
+    commit = open_commit(files, found.name)
+    for name, own in state.items():
+        slices = commit.slices("embedding", name)
+        windows = list(read_windows(files, slices, 2_000, 100, name))
+        rows = [np.zeros(0, np.int64), *(window.rows for window in windows)]
+        weights = [
+            own.weights[:0],
+            *(
+                one.weights if one.order is None else one.weights[one.order]
+                for window in windows
+                for one in window.slices
+            ),
+        ]
+        assert np.array_equal(np.concatenate(rows), own.rows)
+        assert np.array_equal(np.concatenate(weights), own.weights)
+        assert (
+            sorted(row for found in read_rows(files, slices[0], 2_000) for row in found.tolist()) == own.rows.tolist()
+        )
+
+
+@settings(max_examples=scaled(8))
+@given(st.integers(1, 3), st.integers(1, 3), st.lists(st.integers(0, 3), min_size=2, max_size=5), st.integers(0, 50))
+def test_partial_shards_and_their_bases_have_all_rows(before, after, steps, seed):
+    """A few checkpoints with some steps between them; each is read whole, and loaded by any number of servers."""
+    with TemporaryDirectory() as run:
+        with thread_servers(before, runs=[run]) as servers:
+            engine = engine_on(servers)
+            train(engine, range(seed, seed + 12))
+            bases = []
+            for attempt, count in enumerate(steps, 1):
+                found = published(engine, run, attempt)
+                bases.append(found.bases)
+                assert_stored(run, engine.state())
+                train(engine, range(attempt * 7, attempt * 7 + count), events=1)
+            found = published(engine, run, 9)
+            expected = engine.state()
+            engine.close()
+        assert not bases[0]
+        assert any(bases[1:]) or any(steps)
+        with thread_servers(after, runs=[run]) as servers:
+            engine = engine_on(servers)
+            loaded(engine, run, found.names)
+            assert_same(engine.state(), expected)
+            engine.close()
+
+
+TABLE = TableSpec("many", 4_000, 16, Adagrad(0.1, 0.25), "sum")
+MANY = (FeatureSpec("many", TABLE),)
+
+
+def change(engine, first: int, stop: int) -> None:
+    """Update some rows, one of them in each event."""
+    rows = np.arange(first, stop)
+    batch = IdBatch(rows, np.arange(len(rows) + 1)[None, :])
+    engine.lookup(batch)
+    engine.apply_gradients(batch, np.full((batch.rows, engine.width), 0.5, np.float32))
+
+
+def test_a_shard_has_few_bytes_where_few_rows_were_changed(tmp_path):
+    """5 % of the rows: at most 0.08 of the bytes. After more than half of them were changed, the next shard is full again."""
+    with thread_servers(2, runs=[tmp_path]) as servers:
+        engine = PsEngine(MANY, seed=SEED, servers=[one.connect() for one in servers], threads=1)
+        change(engine, 0, 4_000)
+        full = published(engine, tmp_path, 1)
+        assert not full.bases
+        change(engine, 500, 700)
+        partial = published(engine, tmp_path, 2)
+        assert partial.bases == full.names
+        assert size_of(tmp_path, partial.names) <= 0.08 * size_of(tmp_path, full.names)
+        change(engine, 0, 1_000)
+        assert published(engine, tmp_path, 3).bases == full.names, (
+            "all changes since the full shard, of which there is one"
+        )
+        assert_stored(tmp_path, engine.state())
+        change(engine, 0, 2_100)
+        assert not published(engine, tmp_path, 4).bases
+        assert_stored(tmp_path, engine.state())
+        engine.close()
+
+
+def test_the_base_of_a_kept_checkpoint_stays(tmp_path):
+    with thread_servers(1, runs=[tmp_path]) as servers:
+        engine = PsEngine(MANY, seed=SEED, servers=[servers[0].connect()], threads=1)
+        change(engine, 0, 4_000)
+        for attempt in range(1, 7):
+            found = published(engine, tmp_path, attempt)
+            change(engine, 10 * attempt, 10 * attempt + 5)
+        assert found.bases[0].attempt == 1
+        attempts = sorted(path.name for path in (tmp_path / "checkpoints" / "parts").iterdir())
+        assert attempts == ["attempt-000001", "attempt-000005", "attempt-000006"]
+        engine.close()
+
+
+def test_a_shard_builds_on_a_published_one_alone(tmp_path):
+    """Not on one that no checkpoint has come to name, nor on one of rows that were replaced since."""
+    with thread_servers(1, runs=[tmp_path]) as servers:
+        engine = PsEngine(MANY, seed=SEED, servers=[servers[0].connect()], threads=1)
+        change(engine, 0, 4_000)
+        written(engine, tmp_path, 1)  # given up
+        assert not published(engine, tmp_path, 2).bases
+        change(engine, 0, 9)
+        written(engine, tmp_path, 3)  # given up, too
+        change(engine, 20, 29)
+        found = published(engine, tmp_path, 4)
+        assert [one.attempt for one in found.bases] == [2]
+        assert_stored(tmp_path, engine.state())
+        loaded(engine, tmp_path, found.names)
+        assert not published(engine, tmp_path, 5).bases, "the rows were loaded"
+        engine.close()
+
+
+def test_a_base_that_is_gone_is_found_out(tmp_path):
+    with thread_servers(1, runs=[tmp_path]) as servers:
+        engine = PsEngine(MANY, seed=SEED, servers=[servers[0].connect()], threads=1)
+        change(engine, 0, 4_000)
+        full = published(engine, tmp_path, 1)
+        change(engine, 0, 9)
+        published(engine, tmp_path, 2)
+        shutil.rmtree(tmp_path / "checkpoints" / full.names[0].folder)
+        with pytest.raises(TornCheckpoint, match="a file of a checkpoint must exist"):
+            open_commit(open_run(str(tmp_path)), "epoch-000002")
+        change(engine, 30, 39)
+        assert not published(engine, tmp_path, 3).bases, "the next shard is full"
+        assert_stored(tmp_path, engine.state())
         engine.close()

@@ -69,6 +69,8 @@ class WriteOrder:
         run: the run directory.
         attempt, server, servers, step: see :class:`~trainer.checkpoints.shard_manifest.ServerShard`.
         tables: the tables, in the order of the server's parts.
+        base: the name of a full shard in a published checkpoint, or none: if the server has written it, rows that were not changed since may be
+            left out.
     """
 
     order: Secret
@@ -78,6 +80,7 @@ class WriteOrder:
     servers: Annotated[int, whole(1, _MOST_SERVERS)]
     step: _Count
     tables: tuple[SavedTable, ...]
+    base: str = ""
 
     def check_read(self, part: Part) -> None:
         """Raise :class:`~transforms.errors.DataError` for a place that no server has, too many tables, and a table that is named twice."""
@@ -128,7 +131,7 @@ class LoadProgress:
         read_bytes: of shards, so far.
         is_done: whether all of its rows are loaded.
         rows: those that were loaded of each table, at the end.
-        stored: the rows of each table in all shards, at the end.
+        stored: the rows of each table in those shards that this server counts: each is counted by one, at the end.
     """
 
     read_bytes: _Count
@@ -144,10 +147,12 @@ class ShardProgress:
     Attributes:
         written_bytes: of rows, so far.
         shard: the name of the written shard; empty: it is being written.
+        base: the name of its base; empty: it is full.
     """
 
     written_bytes: _Count
     shard: str = ""
+    base: str = ""
 
 
 @dataclass(frozen=True, slots=True)

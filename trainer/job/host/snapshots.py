@@ -9,6 +9,7 @@ import numpy as np
 
 from trainer.checkpoints.host_part import LABELS, LEDGER, PREDICTIONS, HostPart, Moment, TakenArrays
 from trainer.checkpoints.parts import write_part
+from trainer.checkpoints.shard_name import NO_SHARDS
 from trainer.errors import NonFiniteLoss
 from trainer.job.host.attempt import TrainedState
 from trainer.planning.plan import PartitionPlan
@@ -52,9 +53,11 @@ class Snapshot:
         """Write the part durably and return its name. Raises what :func:`write_part` raises, and :class:`NonFiniteLoss`."""
         try:
             others = {} if self.statistics is None else {STATISTICS: self.statistics}
-            names = () if self.shards is None else self.shards.write(run_dir, self.part.attempt, self.part.step)
-            part = replace(self.part, shards=tuple(map(str, names)))
-            taken = tuple(replace(one, parted=()) for one in self.taken) if names else self.taken
+            written = (
+                NO_SHARDS if self.shards is None else self.shards.write(run_dir, self.part.attempt, self.part.step)
+            )
+            part = replace(self.part, shards=tuple(map(str, written.names)), bases=tuple(map(str, written.bases)))
+            taken = tuple(replace(one, parted=()) for one in self.taken) if written else self.taken
             return write_part(run_dir, part, taken, others)
         finally:
             self.end()

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from trainer.checkpoints.shard_name import ShardName
+from trainer.checkpoints.open_run import open_run
+from trainer.checkpoints.shard_name import ShardName, WrittenShards
+from trainer.checkpoints.shards.published_bases import published_bases
 from trainer.checkpoints.shards.reach import find_reach
 from trainer.checkpoints.shards.shard_orders import (
     LoadOrder,
@@ -51,20 +53,25 @@ class ServerShards:
     place_of: Callable[[str], tuple[str, str]]
     on_refusal: Callable[[str], None]
 
-    def write(self, run_dir: str | Path, attempt: int, step: int) -> tuple[ShardName, ...]:
-        """Let all servers write their shards of the snapshot that has begun into the folder of an attempt; returns their names by server.
+    def write(self, run_dir: str | Path, attempt: int, step: int) -> WrittenShards:
+        """Let all servers write their shards of the snapshot that has begun into the folder of an attempt.
+
+        A server leaves out rows that were not changed since its full shard in the newest published checkpoint, if it knows them.
 
         Returns none if they cannot, and calls ``on_refusal``; the snapshot can be read then. Raises what writing raises, and
         :class:`CheckpointNotWritten` if this process cannot write to the run directory either.
         """
         run = _location(run_dir)
         if not self._reaches(run):
-            return ()
+            return WrittenShards()
+        bases = published_bases(open_run(run_dir))
+        is_same = len(bases) == len(self.engine.servers)
         over, errors = threading.Event(), list[BaseException]()
 
-        def write(server: int) -> ShardName | None:
+        def write(server: int) -> ShardProgress | None:
             try:
-                return _write(self.engine.servers[server], self._order(run, attempt, step, server), over)
+                order = self._order(run, attempt, step, server, bases[server] if is_same else "")
+                return _write(self.engine.servers[server], order, over)
             except BaseException as error:
                 errors.append(error)
                 over.set()  # the others need not be waited for
@@ -73,7 +80,10 @@ class ServerShards:
         written = _of_each(len(self.engine.servers), write)
         if errors:
             raise errors[0]
-        return tuple(one for one in written if one is not None)
+        found = [one for one in written if one is not None]
+        names = (ShardName.parse(one.shard, f"the answer of server s{server}") for server, one in enumerate(found))
+        used = (ShardName.parse(one.base, "the answer of a server") for one in found if one.base)
+        return WrittenShards(tuple(names), tuple(used))
 
     def load(self, run_dir: str | Path, step: int, shards: Sequence[ShardName]) -> bool:
         """Let all servers replace their rows by those of the shards of a checkpoint after ``step`` steps, whatever the number of its servers.
@@ -97,7 +107,7 @@ class ServerShards:
     def _check_loaded(self, found: Sequence[LoadProgress]) -> None:
         """Raise :class:`TornCheckpoint` unless each stored row was loaded by the server that owns it; hashed tables may evict some."""
         for p, part in enumerate(self.engine.parts.parts):
-            loaded, stored = sum(one.rows[p] for one in found), found[0].stored[p]
+            loaded, stored = sum(one.rows[p] for one in found), sum(one.stored[p] for one in found)
             if loaded != stored and not (part.is_replicated or self.engine.servers[0].is_hashed[p]):
                 raise TornCheckpoint("every stored row must be loaded by one server", where=f"table {part.table.name}",
                                      value=f"{loaded} rows", allowed=f"{stored}")  # fmt: skip
@@ -129,9 +139,11 @@ class ServerShards:
 
         return _of_each(len(orders), ask)
 
-    def _order(self, run: str, attempt: int, step: int, server: int) -> WriteOrder:
+    def _order(self, run: str, attempt: int, step: int, server: int, base: str = "") -> WriteOrder:
         tables = self._tables(server, lambda part: part.row_count(server) if part.is_saved_by(server) else 0)
-        return WriteOrder(secrets.token_hex(_ORDER_BYTES), run, attempt, server, len(self.engine.servers), step, tables)
+        return WriteOrder(
+            secrets.token_hex(_ORDER_BYTES), run, attempt, server, len(self.engine.servers), step, tables, base
+        )
 
 
 def _location(run_dir: str | Path) -> str:
@@ -145,7 +157,7 @@ def _of_each(servers: int, work: Callable[[int], _T]) -> list[_T]:
         return list(pool.map(work, range(servers)))
 
 
-def _write(server: RemoteTables, order: WriteOrder, over: threading.Event) -> ShardName | None:
+def _write(server: RemoteTables, order: WriteOrder, over: threading.Event) -> ShardProgress | None:
     """Let a server write its shard; None if ``over`` was set before its end."""
     pause_secs = _FIRST_PAUSE_SECS
     while not over.is_set():
@@ -154,7 +166,7 @@ def _write(server: RemoteTables, order: WriteOrder, over: threading.Event) -> Sh
         except RemoteError as error:
             raise _own_error(error) from None
         if found.shard:
-            return _checked(ShardName.parse(found.shard, f"the answer of server s{order.server}"), order)
+            return _checked(found, order)
         over.wait(pause_secs)
         pause_secs = min(2 * pause_secs, _MOST_PAUSE_SECS)
     return None
@@ -176,11 +188,12 @@ def _load(server: RemoteTables, order: LoadOrder) -> LoadProgress:
     return found
 
 
-def _checked(name: ShardName, order: WriteOrder) -> ShardName:
-    if (name.attempt, name.server) != (order.attempt, order.server):
+def _checked(found: ShardProgress, order: WriteOrder) -> ShardProgress:
+    name = ShardName.parse(found.shard, f"the answer of server s{order.server}")
+    if (name.attempt, name.server) != (order.attempt, order.server) or found.base not in ("", order.base):
         raise TornCheckpoint("a server must write the shard that it is asked for", where=f"server s{order.server}",
-                             value=name.folder)  # fmt: skip
-    return name
+                             value=f"{name.folder}, base {found.base[:40]}")  # fmt: skip
+    return found
 
 
 def _own_error(error: RemoteError) -> HeadraceError:
