@@ -36,6 +36,8 @@ from transforms.arrays import Array
 from transforms.errors import DataError, HeadraceError
 
 _TABLES_FILE = "tables.json"
+#: Is there while rows of a snapshot have been left to a shard.
+_LEFT_FILE = "left_rows"
 #: Answers that are in use at once.
 _ANSWERS = 4
 #: Numbers beside the rows: their generation, the newest attempt, the clients, and the last update of each.
@@ -84,6 +86,20 @@ class HeldRows:
         if self._held is None:
             raise _unopened()
         return self._held
+
+    @property
+    def has_left_rows(self) -> bool:
+        """Whether rows of the snapshot are not kept any more, whose values are in the files of a shard alone; see :meth:`leave_rows`."""
+        return self._folder is not None and (self._folder / _LEFT_FILE).exists()
+
+    def leave_rows(self, *, is_begun: bool) -> None:
+        """Note for the next process whether rows of the snapshot are kept no longer."""
+        if self._folder is None:
+            return
+        if is_begun:
+            (self._folder / _LEFT_FILE).touch()
+        else:
+            (self._folder / _LEFT_FILE).unlink(missing_ok=True)
 
     @property
     def generation(self) -> int:

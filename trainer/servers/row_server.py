@@ -117,7 +117,10 @@ class RowServer:
         self._snapshot: KeptSnapshot | None = None
         if rows.is_open:
             self._snapshot = rows.engine.resume_snapshot(patience_secs=patience_secs)
-        self._shards, self._loader = ShardWriter(runs, self._snapshot), ShardLoader(runs)
+        self._shards, self._loader = (
+            ShardWriter(runs, self._snapshot if rows.has_left_rows else None),
+            ShardLoader(runs),
+        )
         self._load_progress = LoadProgress(0)
         self._owner: int | None = (
             None  # the attempt of the snapshot; not known of one that an earlier process has begun
@@ -281,6 +284,7 @@ class RowServer:
                     most_bytes=most_bytes, patience_secs=self._patience_secs
                 )
                 self._shards.interval = rows.changed.begin()
+                rows.leave_rows(is_begun=False)
                 session.snapshot = self._snapshot
                 return Reply(Kind.COUNTS, messages.write_counts(self._snapshot.counts))
             case Kind.BEGIN_LOAD:

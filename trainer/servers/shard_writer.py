@@ -13,7 +13,7 @@ from trainer.checkpoints.shard_manifest import ServerShard, ShardTable
 from trainer.checkpoints.shard_name import ShardName
 from trainer.checkpoints.shards.reach import answer_probe
 from trainer.checkpoints.shards.shard_orders import Reach, ReachOrder, SavedTable, ShardProgress, WriteOrder
-from trainer.checkpoints.shards.write_shard import write_shard
+from trainer.checkpoints.shards.write_shard import find_shard, write_shard
 from trainer.checkpoints.table_sections import section_name
 from trainer.errors import CheckpointNotWritten, ConfigError, ServerLost
 from trainer.run.weights.saved_tables import check_finite_values, table_arrays
@@ -32,6 +32,8 @@ from transforms.errors import HeadraceError, InputError
 _LOG = logging.getLogger(__name__)
 #: A shard is full if more than this share of rows was changed since its base: so two shards of a server have at most 1.5 times its rows.
 _MOST_SHARE = 0.5
+#: So much is written again if the process of a server ends meanwhile; of larger shards the rows that are written are kept no longer.
+_AGAIN_BYTES = 256 << 20
 #: How long the writing of an earlier order may take to end.
 _END_SECS = 10.0
 #: A small shard is written at once.
@@ -42,12 +44,13 @@ _MOST_REASON = 400
 class ShardWriting:
     """The writing of one order, which begins with its construction.
 
-    Rows are kept by the snapshot until their bytes are written. Raises :class:`ConfigError` for an order of other tables than those held.
+    The snapshot keeps all rows until some hundred MB are written, so that another process of the server can begin again, and then those alone
+    whose bytes are not written yet. Raises :class:`ConfigError` for an order of other tables than those held.
     """
 
     def __init__(self, order: WriteOrder, rows: HeldRows, snapshot: KeptSnapshot, interval: SnapshotInterval) -> None:
         held = rows.held
-        self.order = order.order
+        self.order, self._rows_of, self._to_leave = order.order, rows, dict[int, int]()
         self._changed, self._interval = rows.changed, interval.number
         self._run, self._snapshot = order.run, snapshot
         self._unread = sum(1 for one in order.tables if one.rows)
@@ -85,6 +88,7 @@ class ShardWriting:
     def _write(self, shard: ServerShard, parted: Sequence[PartedArrays], arrays: dict[str, Array]) -> None:
         try:
             self._name = write_shard(self._run, shard, parted, arrays)
+            self._snapshot.close()
             if not self._base:
                 self._changed.wrote(str(self._name), self._interval)
         except HeadraceError as error:
@@ -130,16 +134,26 @@ class ShardWriting:
             if len(rows):
                 yield rows, found.weights, found.slots, *(() if ages is None else (ages,))
             self._written_bytes += found.rows.nbytes + found.weights.nbytes + found.slots.nbytes
-            self._snapshot.leave(p, stop)
+            self._leave(p, stop)
         self._unread -= 1
-        if not self._unread:
+        if not self._unread and self._written_bytes >= _AGAIN_BYTES:
             self._snapshot.close()  # training that waits for space goes on, before the files are durable
+
+    def _leave(self, p: int, stop: int) -> None:
+        """Let the snapshot keep the rows of a part below ``stop`` no longer, once so much is written that it is not to be written again."""
+        self._to_leave[p] = stop
+        if self._written_bytes < _AGAIN_BYTES:
+            return
+        self._rows_of.leave_rows(is_begun=True)
+        for left, below in self._to_leave.items():
+            self._snapshot.leave(left, below)
+        self._to_leave.clear()
 
 
 class ShardWriter:
     """Writes the shards that training asks for, one at a time, into the runs that the server may write to.
 
-    ``resumed``: the snapshot that an earlier process has begun; some of its rows may be in the files of that process alone.
+    ``resumed``: the snapshot that an earlier process has begun, if some of its rows are in the files of that process alone.
 
     Attributes:
         interval: that which began with the newest snapshot.
@@ -166,6 +180,8 @@ class ShardWriter:
         """
         self._runs.check(order.run)
         if self._writing is None or self._writing.order != order.order:
+            if (written := _written(order)) is not None:
+                return written
             snapshot = find()
             if snapshot is self._resumed:
                 raise ServerLost("a shard must be written by one process of its server", value="the process that began it has ended",
@@ -175,6 +191,32 @@ class ShardWriter:
             self._writing = ShardWriting(order, rows, snapshot, self.interval)
             self._writing.wait(_FIRST_SECS)
         return self._writing.progress()
+
+
+def _written(order: WriteOrder) -> ShardProgress | None:
+    """The shard of an order that an earlier process of the server has written; None if it is not there."""
+    found = find_shard(order.run, order.attempt, order.server)
+    if found is None:
+        return None
+    own = (
+        order.attempt,
+        order.server,
+        order.servers,
+        order.step,
+        [(one.kind, one.table, one.rows) for one in order.tables],
+    )
+    shard = found.shard
+    there = (
+        shard.attempt,
+        shard.server,
+        shard.servers,
+        shard.step,
+        [(one.kind, one.table, one.rows) for one in shard.tables],
+    )
+    if own != there or shard.base not in ("", order.base):
+        raise ConfigError("a shard must be new, got one of another order in its place", where=shard.folder,
+                          next_step="train the epoch again from the last checkpoint")  # fmt: skip
+    return ShardProgress(sum(file.size_bytes for _, file in found.arrays), str(found.name), shard.base)
 
 
 def _base_of(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.support.gcs_server import GcsServer
-from tests.support.parameter_servers import thread_servers
+from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS
 from tests.support.server_process import ServerProcess
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, random_batch, train
@@ -25,13 +25,16 @@ from trainer.checkpoints.checkpoint import read_newest, write_checkpoint
 from trainer.checkpoints.inspection import check_files
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.read import open_commit, read_shards
-from trainer.checkpoints.shard_name import WrittenShards
+from trainer.checkpoints.shard_name import ShardName, WrittenShards
 from trainer.checkpoints.shards.shard_orders import to_document
 from trainer.checkpoints.table_windows import read_rows, read_windows
-from trainer.errors import CheckpointNotWritten, ConfigError, NonFiniteLoss, ServerLost, TornCheckpoint
+from trainer.errors import CheckpointNotWritten, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.run.weights.saved_tables import saved_states
 from trainer.run.weights.server_shards import ServerShards
+from trainer.servers import shard_writer
 from trainer.servers.client_updates import Greeting
+from trainer.servers.held_rows import HeldRows
+from trainer.servers.row_server import RowServer
 from trainer.servers.tcp_link import LinkOptions, connect_to
 from trainer.tables import Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
 from trainer.tables.routes.servers.engine import PsEngine
@@ -136,36 +139,61 @@ def test_rows_that_are_not_finite_end_the_checkpoint(tmp_path):
         engine.close()
 
 
-@pytest.mark.slow
-def test_a_server_that_is_killed_while_it_writes_loses_the_checkpoint_and_no_row(tmp_path):
-    """The checkpoint is given up; the next one has all rows, whose updates were made once."""
+def test_a_server_that_is_killed_while_it_writes_begins_again(tmp_path):
+    """Its next process writes the rows of the same moment, which training has changed since."""
     run = tmp_path / "run"
     (tmp_path / "server").mkdir()
+    (run / "checkpoints").mkdir(parents=True)
     server = ServerProcess(tmp_path / "server", runs=str(run))
     server.start()
     try:
         connect = connect_to(server.address, LinkOptions(Greeting(), patience_secs=PATIENCE_SECS))
-        engine, alone = PsEngine(FEATURES, seed=SEED, servers=[connect], threads=1), CpuEngine(FEATURES, seed=SEED)
+        engine = PsEngine(FEATURES, seed=SEED, servers=[connect], threads=1)
         train(engine, range(3))
-        train(alone, range(3))
+        expected = engine.state()
         engine.begin_snapshot(most_bytes=1 << 20)
-        order = shards_of(engine)._order(str(run), 1, STEP, 0)
-        (run / "checkpoints").mkdir(parents=True)
-        engine.servers[0].ask_saving(Kind.WRITE_SHARD, to_document(order))
-        server.kill()
-        server.start()
-        with pytest.raises(ServerLost):
-            engine.servers[0].ask_saving(Kind.WRITE_SHARD, to_document(order))
+        order = to_document(shards_of(engine)._order(str(run), 1, STEP, 0))
+        for kill in range(4):
+            found = engine.servers[0].ask_saving(Kind.WRITE_SHARD, order)
+            train(engine, range(3 + kill, 5 + kill))
+            server.kill()
+            server.start()
+        while not (found := engine.servers[0].ask_saving(Kind.WRITE_SHARD, order))["shard"]:
+            pass
         engine.end_snapshot()
-        train(engine, range(3, 6))
-        train(alone, range(3, 6))
-        names = written(engine, run, 2)
-        engine.load_state(CpuEngine(FEATURES, seed=SEED).state())
-        loaded(engine, run, names)
-        assert_same(engine.state(), alone.state())
+        loaded(engine, run, [ShardName.parse(found["shard"], "here")])
+        assert_same(engine.state(), expected)
         engine.close()
     finally:
         server.close()
+
+
+@pytest.mark.parametrize("again_bytes", [0, 1 << 30])
+def test_rows_that_a_shard_alone_has_are_not_written_again(tmp_path, monkeypatch, again_bytes):
+    """The next process of a server knows whether the snapshot in its memory is whole."""
+    monkeypatch.setattr(shard_writer, "_AGAIN_BYTES", again_bytes)
+    (tmp_path / "memory").mkdir()
+    first = ThreadServer(tmp_path / "memory", runs=[tmp_path])
+    engine = PsEngine(FEATURES, seed=SEED, servers=[first.connect()], threads=1)
+    train(engine, range(3))
+    engine.begin_snapshot(most_bytes=1 << 20)
+    monkeypatch.setattr(
+        shard_writer,
+        "write_shard",
+        lambda run, shard, parted, arrays: [list(one.parts) for one in parted[:2]] and _stop(),
+    )
+    order = shards_of(engine)._order(str(tmp_path), 1, STEP, 0)
+    with pytest.raises(RemoteError):
+        engine.servers[0].ask_saving(Kind.WRITE_SHARD, to_document(order))
+    assert first.rows._rows.has_left_rows == (again_bytes == 0)
+    engine.close()
+    first.close()
+    rows = HeldRows(tmp_path / "memory")
+    assert (RowServer(rows)._shards._resumed is not None) == (again_bytes == 0)
+
+
+def _stop() -> None:
+    raise OSError("the process ends here")
 
 
 @pytest.mark.parametrize("at", range(1, 26, 6))

@@ -14,7 +14,8 @@ from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.checkpoints.shard_manifest import SHARD_FORMAT, ServerShard, ShardManifest
-from trainer.checkpoints.shard_name import ShardName
+from trainer.checkpoints.shard_name import ShardName, shard_folder
+from trainer.errors import TornCheckpoint
 from transforms.arrays import Array
 
 
@@ -34,3 +35,12 @@ def write_shard(
 
     with translated_write_errors(files.place(shard.folder), "the shard of a checkpoint"):
         return files.write_folder(shard.folder, write)
+
+
+def find_shard(run_dir: str, attempt: int, server: int) -> ShardManifest | None:
+    """The manifest of a shard that is whole; None if there is none."""
+    files, path = open_run(run_dir), f"{shard_folder(attempt, server)}/{MANIFEST}"
+    try:
+        return ShardManifest.from_bytes(files.read(path), files.place(path))
+    except TornCheckpoint:
+        return None

@@ -147,7 +147,7 @@ class ServerShards:
 
 
 def _location(run_dir: str | Path) -> str:
-    """The run directory as servers are told."""
+    """The run directory as orders to servers name it."""
     return run_dir if isinstance(run_dir, str) and is_gcs(run_dir) else str(Path(run_dir).absolute())
 
 
