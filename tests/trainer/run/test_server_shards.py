@@ -14,6 +14,7 @@ from trainer.checkpoints.checkpoint import checkpoints_dir, newest_intact, read_
 from trainer.checkpoints.inspection import check_files, describe_commit, list_commits
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.read import open_commit
+from trainer.checkpoints.reshard import reshard_commit
 from trainer.errors import CheckpointNotWritten, ServerLost, TornCheckpoint
 from trainer.model.inputs import lay_out
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
@@ -301,3 +302,29 @@ def test_a_server_that_is_started_again_while_it_writes_costs_the_checkpoint(tmp
     order = shard_writer.WriteOrder("0" * 32, str(tmp_path), 1, 0, 1, 0, ())
     with pytest.raises(ServerLost, match="a shard must be written by one process of its server"):
         writer.follow(order, None, lambda: snapshot)
+
+
+@pytest.mark.parametrize("options", [{}, HASHED], ids=["dense", "hashed"])
+def test_shards_are_resharded_for_hosts(tmp_path, options):
+    trained(tmp_path / "run", 2, **options)
+    commit = newest_commit(tmp_path / "run")
+    made = tmp_path / "hosts" / "checkpoints"
+    reshard_commit(open_run(tmp_path / "run"), commit, PartitionPlan(3, ()), made, window_bytes=4_000)
+    assert_equal_arrays(newest(tmp_path / "hosts").arrays, newest(tmp_path / "run").arrays)
+
+
+def test_few_changed_rows_make_a_partial_shard_in_training(tmp_path):
+    """The next checkpoint after many small epochs builds on a full shard, and training goes on from both with the same bits."""
+    data = Synthetic(12, rows=30)
+    settings = {"partitions_per_epoch": 1, "keep_checkpoints": 2}
+    ends = iter([False] * 10 + [True])
+    with thread_servers(2, runs=[tmp_path / "run"]) as servers:
+        train(data.solution, data.read, config(tmp_path / "run", **settings), stop=lambda: next(ends),
+              make_engine=on_servers(servers, 1))  # fmt: skip
+    commit = newest_commit(tmp_path / "run")
+    assert all(part.base is not None for part in commit.shards)
+    with thread_servers(2) as servers:
+        train(data.solution, data.read, config(tmp_path / "rows", **settings), make_engine=on_servers(servers, 1))
+    with thread_servers(3, runs=[tmp_path / "run"]) as servers:
+        train(data.solution, data.read, config(tmp_path / "run", **settings), make_engine=on_servers(servers, 1))
+    assert_equal_arrays(newest(tmp_path / "run").arrays, newest(tmp_path / "rows").arrays)
