@@ -246,7 +246,14 @@ def _open_servers(
     with ExitStack() as started:
         folder = None if memory is None else memory.folder
         servers = started.enter_context(
-            LocalServers(run.servers, server_command, token_file=files.token, logs=logs, memory=folder)
+            LocalServers(
+                run.servers,
+                server_command,
+                token_file=files.token,
+                logs=logs,
+                runs=str(run_dir.absolute()),
+                memory=folder,
+            )
         )
         disturbed = None if injection is None else injection.open_servers(servers, memory)
         addresses = servers.addresses if disturbed is None else disturbed.addresses

@@ -73,6 +73,14 @@ def serve(
     patience_secs: Annotated[
         float, typer.Option(help="The longest wait for a client's bytes, or other clients' updates.")
     ] = 300.0,
+    runs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--runs",
+            help="Folder or gs://bucket/path whose runs it may write and read: it saves its rows there itself. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     certificate: Certificate = "",
     key: Key = "",
     address_file: AddressFile = "",
@@ -94,6 +102,7 @@ def serve(
 ) -> None:
     """Serve rows until SIGTERM, after which clients may commit. A killed process is replaced at once, and finds its rows in shared memory."""
     from trainer.job.launch.server_process import ServerOptions, run_server
+    from trainer.servers.allowed_runs import allowed_runs
     from trainer.servers.tls import server_tls
     from trainer.wire.flight.addresses import Address, check_token
 
@@ -111,7 +120,9 @@ def serve(
     folder = Path(
         memory or tempfile.mkdtemp(prefix="headrace-ps-", dir="/dev/shm")
     )  # a name that no other user knows before
-    options = ServerOptions(place, folder, token, threads, limits, patience_secs, tls, drain_secs)
+    options = ServerOptions(
+        place, folder, token, threads, limits, patience_secs, tls, drain_secs, allowed_runs(runs or ())
+    )
 
     def listening(place: Address) -> None:
         say(f"serving rows at {place}, memory in {folder}")

@@ -263,6 +263,8 @@ def _train(
         def follow(event: TrainEvent) -> None:
             if event.kind == "skipped":
                 say(f"a checkpoint was skipped: {event.message}")
+            if event.kind == "rows pass":
+                say(f"servers do not save their rows themselves, so these pass through this process: {event.message}")
             if event.kind == "checkpoint" and on_commit is not None:
                 on_commit()
             report(event.events, event.total_events)

@@ -43,7 +43,7 @@ def server_command(job: ClusterJob, address: str) -> list[str]:
     """
     return [
         *("headrace", "ps", "serve", "--address", address, "--memory", MEMORY_FOLDER, "--token-file", TOKEN_FILE),
-        *("--terminated-status", str(SIGTERM_STATUS), "--drain-secs", f"{job.grace_secs:g}"),
+        *("--runs", job.run_dir, "--terminated-status", str(SIGTERM_STATUS), "--drain-secs", f"{job.grace_secs:g}"),
     ]
 
 

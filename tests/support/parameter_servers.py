@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.support.processes import PATIENCE_SECS
 from trainer.planning.plan import PartitionPlan
+from trainer.servers.allowed_runs import allowed_runs
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
@@ -29,10 +30,18 @@ class ThreadServer:
     """A server in this process; ``folder``: of its memory, which a later server may take over."""
 
     def __init__(
-        self, folder: Path | None = None, *, token: str = "", limits: ServiceLimits | None = None, tls=None
+        self,
+        folder: Path | None = None,
+        *,
+        token: str = "",
+        limits: ServiceLimits | None = None,
+        tls=None,
+        runs: Sequence[Path | str] = (),
     ) -> None:
         self.listening = listen(LOOPBACK)
-        self.rows = RowServer(HeldRows(folder), patience_secs=30.0, return_secs=_RETURN_SECS)
+        self.rows = RowServer(
+            HeldRows(folder), patience_secs=30.0, return_secs=_RETURN_SECS, runs=allowed_runs(list(map(str, runs)))
+        )
         self.service = ServerService(self.listening, self.rows, token=token, limits=limits, tls=tls)
         self.address = self.service.address
 
@@ -45,9 +54,9 @@ class ThreadServer:
 
 
 @contextmanager
-def thread_servers(count: int) -> Iterator[list[ThreadServer]]:
+def thread_servers(count: int, *, runs: Sequence[Path | str] = ()) -> Iterator[list[ThreadServer]]:
     with ExitStack() as stack:
-        servers = [ThreadServer() for _ in range(count)]
+        servers = [ThreadServer(runs=runs) for _ in range(count)]
         for server in servers:
             stack.callback(server.close)
         yield servers

@@ -1,6 +1,6 @@
 """A parameter server in a process of its own, which a test kills and starts again on the same memory and port.
 
-``python -m tests.support.server_process FOLDER PORT TOKEN_FILE`` loads the code once, and forks a server for each line that it reads.
+``python -m tests.support.server_process FOLDER PORT TOKEN_FILE RUNS`` loads the code once, and forks a server for each line that it reads.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.support.forked_process import ForkedProcess, fork_for_each_line
+from trainer.servers.allowed_runs import allowed_runs
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.service import ServerService
@@ -25,10 +26,10 @@ from trainer.wire.flight.connections import listen
 
 
 class ServerProcess(ForkedProcess):
-    """A server, whose rows are in ``folder``; ``token_file``: with the token of its clients, empty for none."""
+    """A server, whose rows are in ``folder``; ``token_file``: with the token of its clients, ``runs``: where it writes shards; empty for none."""
 
-    def __init__(self, folder: Path, token_file: str = "") -> None:
-        super().__init__("tests.support.server_process", str(folder), "PORT", token_file)
+    def __init__(self, folder: Path, token_file: str = "", runs: str = "") -> None:
+        super().__init__("tests.support.server_process", str(folder), "PORT", token_file, runs)
         self._folder = folder
 
     def lose(self) -> None:
@@ -54,9 +55,10 @@ def _warm_up() -> None:
 def main() -> None:
     folder, port = Path(sys.argv[1]), int(sys.argv[2])
     token = Path(sys.argv[3]).read_text() if sys.argv[3] else ""
+    runs = allowed_runs(sys.argv[4:5] if sys.argv[4] else ())
     _warm_up()
     fork_for_each_line(
-        lambda: ServerService(listen(Address("127.0.0.1", port)), RowServer(HeldRows(folder)), token=token)
+        lambda: ServerService(listen(Address("127.0.0.1", port)), RowServer(HeldRows(folder), runs=runs), token=token)
     )
 
 

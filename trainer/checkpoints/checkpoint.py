@@ -6,7 +6,8 @@ a crash at any instruction the newest checkpoint that verifies is the one before
 equal bytes in every file. Nothing is pickled. Files are untrusted: only verified bytes are used.
 
 A job with several hosts writes parts (:mod:`trainer.checkpoints.parts`) and publishes commits that name them
-(:mod:`trainer.checkpoints.publish`). Both kinds are read here.
+(:mod:`trainer.checkpoints.publish`). Tables on parameter servers are in shards that the servers write before the checkpoint names them
+(:mod:`trainer.checkpoints.shards.write_shard`). All kinds are read here.
 """
 
 from __future__ import annotations
@@ -20,13 +21,22 @@ from typing import Any, TypeVar
 from trainer.checkpoints.array_files import NewFiles, write_arrays, write_bytes
 from trainer.checkpoints.host_part import PARTS
 from trainer.checkpoints.local_run import LocalRun
-from trainer.checkpoints.manifest import FORMAT, MANIFEST, STATE, Manifest, canonical_json, purpose_digest
+from trainer.checkpoints.manifest import (
+    FORMAT,
+    MANIFEST,
+    SHARDED_FORMAT,
+    STATE,
+    Manifest,
+    canonical_json,
+    purpose_digest,
+)
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.checkpoints.read import Checkpoint, read_account, read_commit
 from trainer.checkpoints.retention import Retention, apply_retention
 from trainer.checkpoints.run_files import CHECKPOINTS, PLANS, RunFiles, commit_name, epochs_of, newest_first
+from trainer.checkpoints.shard_name import NO_SHARDS, WrittenShards
 from trainer.checkpoints.stored_commit import Share
 from trainer.errors import TornCheckpoint
 from transforms.arrays import Array
@@ -48,19 +58,21 @@ def write_checkpoint(
     parted: Sequence[PartedArrays] = (),
     *,
     keep: int,
+    shards: WrittenShards = NO_SHARDS,
 ) -> Path:
     """Write one checkpoint durably, then delete all but the newest ``keep``. Returns its directory.
 
-    ``parted``: further arrays, which come in parts. Raises :class:`CheckpointNotWritten` (disk full, permission); earlier checkpoints are unchanged then.
+    ``parted``: further arrays, which come in parts. ``shards``: those of the tables that servers have written. Raises :class:`CheckpointNotWritten` (disk full, permission); earlier checkpoints are unchanged then.
     """
     files = LocalRun(checkpoints_dir(run_dir))
     name = commit_name(epochs_done)
-    place = files.root / name
+    place, form = files.root / name, SHARDED_FORMAT if shards else FORMAT
 
     def write(folder: NewFiles) -> None:
-        state = write_bytes(folder, STATE, purpose_digest("state"), canonical_json(document))
-        written = write_arrays(folder, 0, arrays, parted, FORMAT)
-        write_bytes(folder, MANIFEST, hashlib.sha256(), Manifest(epochs_done, state, written).to_bytes())
+        state = write_bytes(folder, STATE, purpose_digest("state", form=form), canonical_json(document))
+        written = write_arrays(folder, 0, arrays, parted, form)
+        manifest = Manifest(epochs_done, state, written, form, shards)
+        write_bytes(folder, MANIFEST, hashlib.sha256(), manifest.to_bytes())
 
     with translated_write_errors(str(place)):
         files.write_folder(name, write)
@@ -89,16 +101,19 @@ def newest_intact(
     on_skip: Callable[[str], None],
     weights: bool = True,
     verifies_all: bool = True,
+    with_shards: bool = True,
 ) -> T | None:
     """The result of ``take`` for the newest checkpoint that is not torn; None if the run has none.
 
     ``take`` may raise :class:`TornCheckpoint` too. ``on_skip`` is called with the file and the reason for each torn checkpoint.
     Without ``weights`` every byte is verified all the same, unless ``verifies_all`` is false, and
-    :func:`trainer.checkpoints.read.read_account` says what is read.
+    :func:`trainer.checkpoints.read.read_account` says what is read. Without ``with_shards`` servers read and verify their shards.
     Raises :class:`TornCheckpoint` if all checkpoints are torn: training from the beginning would discard their training.
     """
     files = open_run(run_dir)
-    read = read_commit if weights else partial(read_account, verifies_all=verifies_all)
+    read = (
+        partial(read_commit, with_shards=with_shards) if weights else partial(read_account, verifies_all=verifies_all)
+    )
     return _newest(files, lambda name: take(read(files, name)), on_skip)
 
 
@@ -128,6 +143,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return read_commit(LocalRun(path.parent), path.name)
 
 
-def read_epoch(run_dir: str | Path, epochs_done: int, share: Share | None = None) -> Checkpoint:
+def read_epoch(
+    run_dir: str | Path, epochs_done: int, share: Share | None = None, *, with_shards: bool = True
+) -> Checkpoint:
     """Read the checkpoint of a run after so many epochs and verify every byte: see :func:`trainer.checkpoints.read.read_commit`."""
-    return read_commit(open_run(run_dir), commit_name(epochs_done), share)
+    return read_commit(open_run(run_dir), commit_name(epochs_done), share, with_shards=with_shards)

@@ -182,9 +182,20 @@ def check_parts(commit: Commit, hosts: Sequence[str], parts: Sequence[tuple[Part
     if planned := sorted({manifest.part.partition for _, manifest in parts} - {""}):
         raise TornCheckpoint("a part of a job without a plan must have no plan, got a part with a plan", where=f"commit {commit.epochs}",
                              value=planned[0][:12], next_step="train the epoch again from the last commit")  # fmt: skip
+    if parts[0][1].part.shards:
+        _check_without_rows(commit, parts)
+        return
     tables = {tuple(array.name for array in manifest.arrays if _is_shared(array.name)) for _, manifest in parts}
     if len(tables) != 1:
         raise TornCheckpoint("all parts of a commit must have the same tables", where=f"commit {commit.epochs}")
+
+
+def _check_without_rows(commit: Commit, parts: Sequence[tuple[PartName, PartManifest]]) -> None:
+    """Raise :class:`TornCheckpoint` for a part with rows of tables, beside the shards of the servers that have them all."""
+    for name, manifest in parts:
+        if any(_is_shared(array.name) and array.file.size_bytes > _EMPTY_BYTES for array in manifest.arrays):
+            raise TornCheckpoint("the rows of tables must be in the parts of hosts or in the shards of servers, got both",
+                                 where=f"commit {commit.epochs}: {name.folder}")  # fmt: skip
 
 
 def check_planned_parts(
@@ -261,6 +272,8 @@ def array_name(kind: str, column: str, table: str, slice_number: int | None = No
 
 
 _SLICE = re.compile("slice-(0|[1-9][0-9]{0,8})/")
+#: An npy file of an array without values.
+_EMPTY_BYTES = 128
 #: The kinds of a model's tables.
 TABLE_KINDS = ("embedding", "linear")
 #: The arrays of each kind by rows, which hosts share: of tables, and of what tables have by rows beside their own.

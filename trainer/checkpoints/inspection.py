@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from trainer.checkpoints.commit_manifest import TABLE_KINDS, JobPosition, table_of
-from trainer.checkpoints.host_part import LABELS, LEDGER, PARTS
+from trainer.checkpoints.host_part import LABELS, LEDGER, PARTS, attempt_folder
 from trainer.checkpoints.manifest import MANIFEST
 from trainer.checkpoints.read import check_fit, counts_of, open_commit, read_table
-from trainer.checkpoints.retention import kept_commits, recorded_policy, written_commits
+from trainer.checkpoints.retention import kept_commits, named_attempts, recorded_policy, written_commits
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
-from trainer.checkpoints.stored_commit import StoredCommit, StoredFile
+from trainer.checkpoints.stored_commit import StoredCommit, StoredFile, StoredPart
 from trainer.checkpoints.table_sections import name_in_commit
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.options.document_field import DocumentField
@@ -95,7 +95,7 @@ class LedgerTotals:
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """The part of a host, or of a core of the commit's partition, by its number."""
+    """The part of a host, or of a core of the commit's partition, by its number, or the shard of a server."""
 
     host: str
     folder: str
@@ -163,9 +163,11 @@ def list_commits(files: RunFiles, now_secs: float) -> RunSummary:
     found = tuple(
         _summary(files, epochs, written[epochs], rules.get(epochs, "")) for epochs in sorted(written, reverse=True)
     )
-    named = {f"attempt-{one.attempt:06d}" for one in found if one.attempt is not None}
-    is_known = not any(one.problem for one in found)  # a torn commit may name any of them
-    unnamed = [name for name in files.folders(PARTS) if is_known and name not in named]
+    named = None if any(one.problem for one in found) else named_attempts(files, sorted(written))
+    kept = {attempt_folder(one).removeprefix(f"{PARTS}/") for one in named or ()}
+    unnamed = [
+        name for name in files.folders(PARTS) if named is not None and name not in kept
+    ]  # a torn commit may name any of them
     parts = [f"{PARTS}/{name}/{part}" for name in unnamed for part in files.folders(f"{PARTS}/{name}")]
     return RunSummary(found, len(unnamed), sum(sum(files.sizes(part).values()) for part in parts))
 
@@ -211,7 +213,7 @@ def describe_commit(files: RunFiles, epochs: int) -> CommitDescription:
         last_partition=trained[-1] if trained else "",
         job=commit.job,
         scores=_newest_unseen(commit.document),
-        tables=_tables(commit),
+        tables=_tables(files, commit),
         arrays=_arrays(files, commit),
         ledger=_totals(counts_of(files, commit)),
         labels_bytes=commit.parts[0].arrays[LABELS].file.size_bytes if LABELS in commit.parts[0].arrays else 0,
@@ -260,16 +262,18 @@ def _scores(field: DocumentField) -> dict[str, Any]:
     return found
 
 
-def _tables(commit: StoredCommit) -> tuple[TableSummary, ...]:
-    """The sizes of tables by the sizes of their files."""
+def _tables(files: RunFiles, commit: StoredCommit) -> tuple[TableSummary, ...]:
+    """The sizes of tables by the sizes of their files; the rows of shards with bases are counted."""
     found = []
     for kind, table in commit.tables:
         slices = commit.slices(kind, table)
         shards = [shard for one in slices for shard in one.shards]
-        rows = sum(_rows(shard.rows.file.size_bytes) for shard in slices[0].shards)
+        stored = rows = sum(_rows(shard.rows.file.size_bytes) for shard in slices[0].shards)
+        if slices[0].has_layers:
+            rows = len(np.unique(np.concatenate(slices[0].rows(files, f"{kind} table {table}"))))
         values = sum(shard.weights.file.size_bytes - _HEADER_BYTES for shard in shards) // 4
         size_bytes = sum(file.file.size_bytes for one in shards for file in (one.rows, one.weights, one.slots))
-        found.append(TableSummary(kind, table, rows, values // rows if rows else 0, size_bytes))
+        found.append(TableSummary(kind, table, rows, values // stored if stored else 0, size_bytes))
     return tuple(found)
 
 
@@ -310,19 +314,22 @@ def _totals(saved: SavedCounts | None) -> LedgerTotals | None:
 
 
 def _parts(commit: StoredCommit) -> tuple[PartSummary, ...]:
+    servers = tuple(
+        _part(f"s{server}", name.folder, part)
+        for server, (name, part) in enumerate(zip(commit.shard_names, commit.shards, strict=True))
+    )
     if not commit.is_merged:
-        return ()
+        return servers
     of_hosts = commit.partition is None and commit.job is not None
     hosts = commit.job.hosts if of_hosts and commit.job else tuple(f"core {core}" for core in range(len(commit.parts)))
-    return tuple(
-        PartSummary(
-            host,
-            name.folder,
-            sum(_rows(file.file.size_bytes) for array, file in part.arrays.items() if _is_rows(array)),
-            sum(file.file.size_bytes for file in part.arrays.values()),
-        )
-        for host, name, part in zip(hosts, commit.names, commit.parts, strict=True)
-    )
+    own = (_part(host, name.folder, part) for host, name, part in zip(hosts, commit.names, commit.parts, strict=True))
+    return (*own, *servers)
+
+
+def _part(owner: str, folder: str, part: StoredPart) -> PartSummary:
+    """What is in a folder; a shard with a base has the rows that were changed since."""
+    rows = sum(_rows(file.file.size_bytes) for array, file in part.arrays.items() if _is_rows(array))
+    return PartSummary(owner, folder, rows, sum(file.file.size_bytes for file in part.arrays.values()))
 
 
 def _is_rows(name: str) -> bool:
@@ -340,9 +347,8 @@ def check_files(files: RunFiles, epochs: int) -> Iterator[FileCheck]:
         yield FileCheck(name, manifest, "manifest", files.sizes(name).get(MANIFEST, 0), f"{error.what} ({error.where})")
         return
     yield FileCheck(name, manifest, "manifest", files.sizes(name).get(MANIFEST, 0))
-    for part in commit.names:
-        path = f"{part.folder}/{MANIFEST}"
-        yield FileCheck(name, path, "manifest", files.sizes(part.folder).get(MANIFEST, 0))
+    for folder in (*(one.folder for one in commit.names), *(one.folder for one in commit.shard_names)):
+        yield FileCheck(name, f"{folder}/{MANIFEST}", "manifest", files.sizes(folder).get(MANIFEST, 0))
     is_torn = False
     for file in commit.files:
         problem = _problem(files, file)

@@ -13,14 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainer.checkpoints.shard_name import NO_SHARDS, ShardName, WrittenShards
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.options.document_field import OPEN, DocumentField
 from transforms.derived_documents import document_of
 from transforms.graphs.encoding import encode
 
 FORMAT = "headrace.checkpoint/3"
+#: The format of a checkpoint whose tables are in shards that servers have written.
+SHARDED_FORMAT = "headrace.checkpoint/4"
 #: Formats that are read. Since 3 a checkpoint holds its task and each fragment's content, and counts every stored event.
-READABLE = (FORMAT, "headrace.checkpoint/2")
+READABLE = (SHARDED_FORMAT, FORMAT, "headrace.checkpoint/2")
 #: The format whose manifest had no digest of itself.
 _UNVERIFIED_FORMAT = "headrace.checkpoint/1"
 
@@ -45,12 +48,14 @@ class Manifest:
         state: the JSON document, ``state.json``.
         arrays: names with their files, in the order of the files' numbers.
         format: the checkpoint's format, one of :data:`READABLE`.
+        shards: those of its tables that servers have written; of :data:`SHARDED_FORMAT`.
     """
 
     epochs_done: int
     state: CheckpointFile
     arrays: tuple[tuple[str, CheckpointFile], ...]
     format: str = FORMAT
+    shards: WrittenShards = NO_SHARDS
 
     def to_bytes(self) -> bytes:
         """The text of ``manifest.json``: equal manifests give equal bytes."""
@@ -59,6 +64,7 @@ class Manifest:
             "epochs_done": self.epochs_done,
             "state": document_of(self.state),
             "arrays": [{"name": name, **document_of(file)} for name, file in self.arrays],
+            **(_shards_document(self.shards) if self.format == SHARDED_FORMAT else {}),
         }
         return signed_text(body)
 
@@ -82,7 +88,27 @@ class Manifest:
         )
         if len(dict(arrays)) != len(arrays):
             raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
-        return cls(document.at("epochs_done").count(), OPEN.read(CheckpointFile, document.at("state")), arrays, form)
+        shards = _read_shards(document) if form == SHARDED_FORMAT else NO_SHARDS
+        if form == SHARDED_FORMAT and not shards:
+            raise TornCheckpoint("a checkpoint of this format must name its shards, got none", where=where, value=form)
+        return cls(
+            document.at("epochs_done").count(), OPEN.read(CheckpointFile, document.at("state")), arrays, form, shards
+        )
+
+
+def _shards_document(shards: WrittenShards) -> dict[str, Any]:
+    bases = {"bases": list(map(str, shards.bases))} if shards.bases else {}
+    return {"shards": list(map(str, shards.names)), **bases}
+
+
+def _read_shards(document: DocumentField) -> WrittenShards:
+    names, bases = (
+        tuple(ShardName.parse(item.text(), item.place) for item in document.at(one).items())
+        if document.has(one)
+        else ()
+        for one in ("shards", "bases")
+    )
+    return WrittenShards(names, bases)
 
 
 def array_file(position: int) -> str:

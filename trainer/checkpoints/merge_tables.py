@@ -27,6 +27,15 @@ def merge_rows(of_hosts: Sequence[Array], where: str) -> tuple[Array, list[Array
     return merged, [np.searchsorted(merged, rows) for rows in of_hosts]
 
 
+def newest_of_layers(rows: Array) -> tuple[Array, Array]:
+    """The distinct rows of several layers, one after the other, ascending, and for each its last place."""
+    order = np.argsort(rows, kind="stable")
+    ascending = rows[order]
+    is_last = np.ones(len(rows), bool)
+    is_last[:-1] = ascending[1:] != ascending[:-1]
+    return ascending[is_last], order[is_last]
+
+
 def check_rows(rows: Array, where: str) -> None:
     """Raises :class:`TornCheckpoint` unless they are a list of int64 numbers."""
     if rows.dtype != np.int64 or rows.ndim != 1:

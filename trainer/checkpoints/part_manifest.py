@@ -5,17 +5,20 @@ The format is that of :mod:`trainer.checkpoints.manifest`: canonical JSON text w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.checkpoints.host_part import HostPart, Moment
+from trainer.checkpoints.host_part import HostPart, Moment, PartName
 from trainer.checkpoints.manifest import CheckpointFile, other_format, signed_text, verified_document
+from trainer.checkpoints.shard_name import ShardName, WrittenShards
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import OPEN
 from transforms.derived_documents import document_of
 
 PART_FORMAT = "headrace.part/1"
+#: The format of a part that names the shards of servers. Its arrays are those of :data:`PART_FORMAT`.
+SHARDED_PART_FORMAT = "headrace.part/2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class PartManifest:
         """The text of the part's ``manifest.json``."""
         return signed_text(
             {
-                "format": PART_FORMAT,
+                "format": SHARDED_PART_FORMAT if self.part.shards else PART_FORMAT,
                 "part": document_of(self.part),
                 "arrays": [array.to_document() for array in self.arrays],
             }
@@ -63,8 +66,8 @@ class PartManifest:
         """The inverse of :meth:`to_bytes`. Raises :class:`TornCheckpoint`, or :class:`OtherFormat` for another version."""
         document = verified_document(data, where)
         form = document.at("format").text()
-        if form != PART_FORMAT:
-            raise other_format(form, (PART_FORMAT,), where)
+        if form not in (PART_FORMAT, SHARDED_PART_FORMAT):
+            raise other_format(form, (PART_FORMAT, SHARDED_PART_FORMAT), where)
         arrays = tuple(
             PartArray(
                 item.at("name").text(),
@@ -75,7 +78,21 @@ class PartManifest:
         )
         if len({array.name for array in arrays}) != len(arrays):
             raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
-        return cls(OPEN.read(HostPart, document.at("part")), arrays)
+        part = OPEN.read(HostPart, document.at("part"))
+        if bool(part.shards) != (form == SHARDED_PART_FORMAT):
+            raise TornCheckpoint("a part must name shards if and only if its format says so", where=where, value=form)
+        return cls(part, arrays)
+
+
+def part_shards(parts: Sequence[tuple[PartName, PartManifest]], where: str) -> WrittenShards:
+    """The shards of a commit, which the part of rank 0 names. Raises :class:`TornCheckpoint`."""
+    for name, manifest in parts[1:]:
+        if manifest.part.shards:
+            raise TornCheckpoint("the part of rank 0 alone must name the shards of servers", where=f"{where}: {name.folder}",
+                                 value=manifest.part.shards[0][:60])  # fmt: skip
+    first, place = parts[0][1].part, f"{where}: {parts[0][0].folder}"
+    names, bases = (tuple(ShardName.parse(one, place) for one in texts) for texts in (first.shards, first.bases))
+    return WrittenShards(names, bases)
 
 
 def check_moments(part: HostPart, moments: Iterable[tuple[str, Moment]], where: str) -> None:

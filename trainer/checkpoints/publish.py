@@ -17,12 +17,13 @@ from trainer.checkpoints.commit_manifest import (
     commit_document,
 )
 from trainer.checkpoints.host_part import PartName
-from trainer.checkpoints.manifest import MANIFEST, array_file
+from trainer.checkpoints.manifest import MANIFEST, CheckpointFile, array_file
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
-from trainer.checkpoints.part_manifest import PartManifest
-from trainer.checkpoints.read import read_part_manifest, verify_commit
+from trainer.checkpoints.part_manifest import PartManifest, part_shards
+from trainer.checkpoints.read import read_base, read_part_manifest, read_shards, verify_commit
 from trainer.checkpoints.run_files import RunFiles, commit_name, epochs_of, is_commit_name
+from trainer.checkpoints.shard_manifest import check_server_shards
 from trainer.errors import CheckpointNotWritten, CommitConflict, OtherFormat, PublicationInDoubt, TornCheckpoint
 from trainer.planning.plan import PartitionPlan
 from trainer.scheduling.orders import Commit
@@ -62,6 +63,7 @@ def publish(
         check_planned_parts(commit, hosts, partition, found)
     if _is_published(files, name, named):
         return files.place(name)
+    _check_shards(files, found, commit)
     written = [one.part for _, one in found]
     document = commit_document(commit, hosts, written, find_facts(written[0].plan), release)
     data = CommitManifest(commit.epochs, document, named, partition).to_bytes()
@@ -89,17 +91,41 @@ def _read_part(files: RunFiles, name: PartName) -> tuple[PartName, PartManifest]
     """The manifest of a part, and whether its files are there. The bytes of arrays are verified when they are read."""
     try:
         manifest = read_part_manifest(files, name)
-        sizes = files.sizes(name.folder)
-        for k, array in enumerate(manifest.arrays):
-            if sizes.get(array_file(k)) != array.file.size_bytes:
-                raise TornCheckpoint("a file must have the size that the manifest records, got another size",
-                                     where=files.place(f"{name.folder}/{array_file(k)}"),
-                                     value=sizes.get(array_file(k)), allowed=str(array.file.size_bytes))  # fmt: skip
+        _check_sizes(files, name.folder, [array.file for array in manifest.arrays])
     except TornCheckpoint as error:
-        raise CheckpointNotWritten(f"a commit was not published, a part is damaged: {error.what}", where=error.where,
-                                   value=error.value, allowed=error.allowed,
-                                   next_step="the epoch is trained again from the commit before it") from error  # fmt: skip
+        raise _damaged(error) from error
     return name, manifest
+
+
+def _check_shards(files: RunFiles, parts: Sequence[tuple[PartName, PartManifest]], commit: Commit) -> None:
+    """Check that the shards of all servers are there, if servers have the tables, as :func:`_read_part` does."""
+    try:
+        written = part_shards(parts, f"commit {commit.epochs}")
+        shards = read_shards(files, written.names)
+        if shards:
+            check_server_shards(parts[0][1].part.step, shards, f"commit {commit.epochs}")
+        bases = [base for _, manifest in shards if (base := read_base(files, manifest.shard)) is not None]
+        if tuple(name for name, _ in bases) != written.bases:
+            raise TornCheckpoint("a commit must name the bases of its shards", where=f"commit {commit.epochs}", value=len(written.bases))  # fmt: skip
+        for name, manifest in (*shards, *bases):
+            _check_sizes(files, name.folder, [file for _, file in manifest.arrays])
+    except TornCheckpoint as error:
+        raise _damaged(error) from error
+
+
+def _check_sizes(files: RunFiles, folder: str, arrays: Sequence[CheckpointFile]) -> None:
+    sizes = files.sizes(folder)
+    for k, file in enumerate(arrays):
+        if sizes.get(array_file(k)) != file.size_bytes:
+            raise TornCheckpoint("a file must have the size that the manifest records, got another size",
+                                 where=files.place(f"{folder}/{array_file(k)}"),
+                                 value=sizes.get(array_file(k)), allowed=str(file.size_bytes))  # fmt: skip
+
+
+def _damaged(error: TornCheckpoint) -> CheckpointNotWritten:
+    return CheckpointNotWritten(f"a commit was not published, a part is damaged: {error.what}", where=error.where,
+                                value=error.value, allowed=error.allowed,
+                                next_step="the epoch is trained again from the commit before it")  # fmt: skip
 
 
 def _is_published(files: RunFiles, name: str, parts: tuple[PartName, ...]) -> bool:

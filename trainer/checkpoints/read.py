@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -30,10 +30,18 @@ from trainer.checkpoints.manifest import (
     purpose_digest,
     verified_document,
 )
-from trainer.checkpoints.merge_tables import merge_rows, merge_values
-from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest
+from trainer.checkpoints.merge_tables import merge_rows, merge_values, newest_of_layers
+from trainer.checkpoints.part_manifest import PART_FORMAT, PartManifest, part_shards
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts, summed_counts
+from trainer.checkpoints.shard_manifest import (
+    SHARD_FORMAT,
+    ServerShard,
+    ShardManifest,
+    check_base,
+    check_server_shards,
+)
+from trainer.checkpoints.shard_name import ShardName, WrittenShards
 from trainer.checkpoints.shard_rows import (
     TableArrays,
     joined_columns,
@@ -61,6 +69,7 @@ class Checkpoint:
         arrays: by name, read-only.
         digest: SHA-256 of its manifest, hence of all its bytes.
         partition: the plan of the tables in its parts.
+        unread: the shards of servers that have its tables, if they were not read.
     """
 
     path: str
@@ -69,6 +78,7 @@ class Checkpoint:
     arrays: Mapping[str, Array]
     digest: str = ""
     partition: PartitionPlan | None = None
+    unread: tuple[ShardName, ...] = ()
 
     @property
     def name(self) -> str:
@@ -103,7 +113,9 @@ def open_commit(files: RunFiles, name: str) -> StoredCommit:
         raise TornCheckpoint("a checkpoint must be in the folder of its epoch", where=files.place(name), value=name,
                              allowed=commit_name(commit.epochs_done))  # fmt: skip
     for kind, table in commit.tables if commit.partition is None else ():
-        if any(f"{kind}/{column}/{table}" not in part.arrays for part in commit.parts for column in TABLE_COLUMNS):
+        if any(
+            f"{kind}/{column}/{table}" not in part.arrays for part in commit.table_parts for column in TABLE_COLUMNS
+        ):
             raise TornCheckpoint(
                 "saved embedding tables must have rows, weights and slots", where=f"{kind} table {table}"
             )
@@ -118,7 +130,12 @@ def _open_folder(files: RunFiles, name: str, found: DocumentField, digest: str) 
     }
     state = StoredFile(f"{name}/{STATE}", "document", manifest.state, _purpose("state", "", manifest.format))
     document = DocumentField(parse_json(state.read(files), files.place(state.path)), files.place(state.path))
-    return StoredCommit(manifest.epochs_done, document, (StoredPart(arrays),), digest, state)
+    shards = read_shards(files, manifest.shards.names)
+    if shards:
+        check_server_shards(document.at("step").count(), shards, files.place(name))
+    stored = _stored_shards(files, shards, manifest.shards)
+    return StoredCommit(manifest.epochs_done, document, (StoredPart(arrays),), digest, state,
+                        shards=stored, shard_names=manifest.shards.names)  # fmt: skip
 
 
 def _open_merged(files: RunFiles, name: str, found: DocumentField, digest: str) -> StoredCommit:
@@ -139,9 +156,60 @@ def _open_merged(files: RunFiles, name: str, found: DocumentField, digest: str) 
         assert job is not None
         check_parts(commit, job.hosts, parts)
     stored = tuple(StoredPart(_part_files(part, found), found) for part, found in parts)
+    written = part_shards(parts, where)
+    shards = read_shards(files, written.names)
+    if shards:
+        check_server_shards(parts[0][1].part.step, shards, files.place(name))
     return StoredCommit(
-        manifest.epochs_done, document, stored, digest, names=manifest.parts, partition=manifest.partition
-    )
+        manifest.epochs_done, document, stored, digest, names=manifest.parts, partition=manifest.partition,
+        shards=_stored_shards(files, shards, written), shard_names=written.names,
+    )  # fmt: skip
+
+
+def read_shards(files: RunFiles, names: Sequence[ShardName]) -> tuple[tuple[ShardName, ShardManifest], ...]:
+    """The verified manifests of shards. Raises :class:`TornCheckpoint`."""
+    return tuple((name, _read_shard_manifest(files, name)) for name in names)
+
+
+def read_base(files: RunFiles, shard: ServerShard) -> tuple[ShardName, ShardManifest] | None:
+    """The verified manifest of the base of a shard; None for a full one. Raises :class:`TornCheckpoint`."""
+    if not shard.base:
+        return None
+    where = files.place(shard.folder)
+    name = ShardName.parse(shard.base, where)
+    base = _read_shard_manifest(files, name)
+    check_base(shard, name, base, where)
+    return name, base
+
+
+def _read_shard_manifest(files: RunFiles, name: ShardName) -> ShardManifest:
+    path = f"{name.folder}/{MANIFEST}"
+    data = files.read(path)
+    if digest_of(data) != name.sha256:
+        raise TornCheckpoint("the manifest of a shard must be that which its server has written, got another",
+                             where=files.place(path), value=digest_of(data), allowed=name.sha256)  # fmt: skip
+    return ShardManifest.from_bytes(data, files.place(path))
+
+
+def _stored_shards(
+    files: RunFiles, shards: Sequence[tuple[ShardName, ShardManifest]], written: WrittenShards
+) -> tuple[StoredPart, ...]:
+    """The files of the shards of a checkpoint. Raises :class:`TornCheckpoint` unless it names their bases, which stay while it does."""
+    bases = tuple(manifest.shard.base for _, manifest in shards if manifest.shard.base)
+    if bases != tuple(map(str, written.bases)):
+        raise TornCheckpoint("a checkpoint must name the bases of its shards", where=files.place(shards[0][0].folder),
+                             value=len(written.bases), allowed=str(len(bases)))  # fmt: skip
+    return tuple(stored_shard(files, one, found) for one, found in shards)
+
+
+def stored_shard(files: RunFiles, name: ShardName, manifest: ShardManifest) -> StoredPart:
+    """The files of a shard, and of its base. Raises :class:`TornCheckpoint`."""
+    base = read_base(files, manifest.shard)
+    arrays = {
+        array: StoredFile(f"{name.folder}/{array_file(k)}", array, file, _purpose("array", array, SHARD_FORMAT))
+        for k, (array, file) in enumerate(manifest.arrays)
+    }
+    return StoredPart(arrays, shard=manifest.shard, base=None if base is None else stored_shard(files, *base))
 
 
 def read_part_manifest(files: RunFiles, name: PartName) -> PartManifest:
@@ -181,26 +249,50 @@ def check_fit(files: RunFiles, commit: StoredCommit) -> None:
     for kind, table in commit.tables:
         where, rows = f"{kind} table {table}", None
         for one in commit.slices(kind, table):
-            merged, _ = merge_rows(one.rows(files, where), where)
+            of_shards = one.rows(files, where)
+            merged = np.unique(np.concatenate(of_shards)) if one.has_layers else merge_rows(of_shards, where)[0]
             rows = _same_rows(rows, merged, where)
     read_sections(files, commit, None)
     undivided_arrays(commit)
     counts_of(files, commit)
 
 
-def read_commit(files: RunFiles, name: str, share: Share | None = None) -> Checkpoint:
+def read_commit(files: RunFiles, name: str, share: Share | None = None, *, with_shards: bool = True) -> Checkpoint:
     """Read one checkpoint and verify every byte. Raises :class:`TornCheckpoint` naming the file and what is wrong.
 
     ``share``: of the tables only the rows of one host, whatever the number of hosts that wrote it; None: all. Of a table of its plan the
-    arrays are those of the host's shards, named as in a part by the plan.
+    arrays are those of the host's shards, named as in a part by the plan. Without ``with_shards`` tables in the shards of servers are not
+    read, since the servers read and verify them: :attr:`Checkpoint.unread` names the shards, whose files are there.
     Raises :class:`OtherFormat` for an intact checkpoint of another format, :class:`StorageError` if a file cannot be
     read.
     """
     commit = open_commit(files, name)
+    if commit.shards and not with_shards:
+        _check_shard_sizes(files, commit)
+        if commit.is_merged:
+            return replace(_merged(files, name, commit, _other_arrays(files, commit)), unread=commit.shard_names)
+        arrays = {array: file.array(files) for array, file in commit.parts[0].arrays.items()}
+        return replace(_checkpoint(files, name, commit, arrays, _members(commit)), unread=commit.shard_names)
     if not commit.is_merged and share is None:
         arrays = {array: file.array(files) for array, file in commit.parts[0].arrays.items()}
+        if commit.shards:
+            arrays |= _table_states(files, commit, None)
         return _checkpoint(files, name, commit, arrays, _members(commit))
     return _merged(files, name, commit, _merged_arrays(files, commit, share))
+
+
+def _check_shard_sizes(files: RunFiles, commit: StoredCommit) -> None:
+    """Raise :class:`TornCheckpoint` for a file of a shard that is absent or of another size."""
+    sizes: dict[str, dict[str, int]] = {}
+    for shard in commit.shards:
+        for file in shard.files:
+            folder, _, name = file.path.rpartition("/")
+            if folder not in sizes:
+                sizes[folder] = files.sizes(folder)
+            found = sizes[folder].get(name)
+            if found != file.file.size_bytes:
+                raise TornCheckpoint("a file must have the size that the manifest records, got another size",
+                                     where=files.place(file.path), value=found, allowed=str(file.file.size_bytes))  # fmt: skip
 
 
 def read_account(files: RunFiles, name: str, *, verifies_all: bool = True) -> Checkpoint:
@@ -280,8 +372,17 @@ def _fragment_order(document: DocumentField) -> Callable[[str], Any]:
 
 def _merged_arrays(files: RunFiles, commit: StoredCommit, share: Share | None) -> dict[str, Array]:
     """The arrays of all parts: tables merged by rows; others with their names, those of a rank above 0 below ``host-<rank>/``."""
+    return _other_arrays(files, commit) | _table_states(files, commit, share)
+
+
+def _other_arrays(files: RunFiles, commit: StoredCommit) -> dict[str, Array]:
+    """The arrays that are neither of tables nor counters."""
+    return {name: file.array(files) for name, file in undivided_arrays(commit).items()}
+
+
+def _table_states(files: RunFiles, commit: StoredCommit, share: Share | None) -> dict[str, Array]:
+    """The arrays of all tables, or of the shards of a share, and their divided sections."""
     arrays = read_sections(files, commit, share)
-    arrays.update({name: file.array(files) for name, file in undivided_arrays(commit).items()})
     for kind, table in commit.tables:
         arrays.update(_table_arrays(files, commit, kind, table, share))
     return arrays
@@ -352,12 +453,36 @@ def _read_slice(files: RunFiles, stored: StoredSlice, where: str, share: Share |
     kept = None if share is None else [rows % share.hosts == share.rank for rows in of_shards]
     if kept is not None:
         of_shards = [rows[own] for rows, own in zip(of_shards, kept, strict=True)]
+    if stored.has_layers:
+        return _merged_layers(files, stored, of_shards, kept, where)
     rows, places = merge_rows(of_shards, where)
     weights, slots = (
         merge_values(places, len(rows), partial(_read_values, files, of_column, kept), where)
         for of_column in ([shard.weights for shard in stored.shards], [shard.slots for shard in stored.shards])
     )
     return rows, weights, slots
+
+
+def _merged_layers(
+    files: RunFiles, stored: StoredSlice, of_shards: Sequence[Array], kept: Sequence[Array] | None, where: str
+) -> TableArrays:
+    """As :func:`_read_slice`, for rows of which each is that of the last shard that has it."""
+    rows, last = newest_of_layers(np.concatenate(of_shards))
+    found = []
+    for of_column in ([shard.weights for shard in stored.shards], [shard.slots for shard in stored.shards]):
+        values = [_read_values(files, of_column, kept, k) for k in range(len(of_column))]
+        for own, one in zip(of_shards, values, strict=True):
+            if (
+                one.ndim != 2
+                or len(one) != len(own)
+                or (one.dtype, one.shape[1]) != (values[0].dtype, values[0].shape[1])
+            ):
+                raise TornCheckpoint("a table must have values of one type and width for each of its rows, got others", where=where,
+                                     value=f"{one.dtype} {one.shape}", allowed=f"{values[0].dtype} {values[0].shape}")  # fmt: skip
+        merged = np.concatenate(values)[last]
+        merged.flags.writeable = False
+        found.append(merged)
+    return rows, found[0], found[1]
 
 
 def _read_values(files: RunFiles, of_ranks: Sequence[StoredFile], kept: Sequence[Array] | None, rank: int) -> Array:

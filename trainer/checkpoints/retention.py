@@ -10,9 +10,11 @@ from pathlib import Path
 from trainer.checkpoints.commit_manifest import COMMIT_FORMATS, CommitManifest, JobPosition
 from trainer.checkpoints.held_commits import held_commits
 from trainer.checkpoints.host_part import PARTS, attempt_folder
-from trainer.checkpoints.manifest import MANIFEST, canonical_json, parse_json, verified_document
+from trainer.checkpoints.manifest import MANIFEST, Manifest, canonical_json, parse_json, verified_document
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
+from trainer.checkpoints.part_manifest import part_shards
+from trainer.checkpoints.read import read_part_manifest
 from trainer.checkpoints.run_files import PLANS, RunFiles, commit_name, epochs_of, newest_first
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.options.document_field import OPEN, DocumentField
@@ -177,11 +179,23 @@ def _named(files: RunFiles, commits: Sequence[int]) -> _Named | None:
             if found.members().get("format", found).value in COMMIT_FORMATS:
                 commit = CommitManifest.read(found, found.place)
                 attempts.update(part.attempt for part in commit.parts)
+                first = commit.parts[0]
+                shards = part_shards([(first, read_part_manifest(files, first))], found.place)
+                attempts.update(one.attempt for one in (*shards.names, *shards.bases))
                 job = JobPosition.read(DocumentField(dict(commit.document), found.place))
                 plans.update(() if job is None else (job.plan,))
+            else:
+                shards = Manifest.read(found).shards
+                attempts.update(one.attempt for one in (*shards.names, *shards.bases))
         except (TornCheckpoint, OtherFormat):
             return None
     return _Named(frozenset(attempts), frozenset(plans))
+
+
+def named_attempts(files: RunFiles, commits: Sequence[int]) -> frozenset[int] | None:
+    """The attempts of which commits name parts or shards; None if one cannot be read."""
+    named = _named(files, commits)
+    return None if named is None else named.attempts
 
 
 def _remove_parts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, TABLE_KINDS, JobPosition, array_name, tables_of
@@ -13,6 +13,8 @@ from trainer.checkpoints.merge_tables import check_rows
 from trainer.checkpoints.npy_bytes import array_from_npy
 from trainer.checkpoints.part_manifest import PartManifest
 from trainer.checkpoints.run_files import RunFiles
+from trainer.checkpoints.shard_manifest import ServerShard
+from trainer.checkpoints.shard_name import ShardName
 from trainer.checkpoints.shard_rows import check_in_shard, table_slices
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import DocumentField
@@ -70,10 +72,22 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class StoredPart:
-    """The arrays of one folder, by name; ``manifest`` is None for a checkpoint of one folder."""
+    """The arrays of one folder, by name; ``manifest``: that of a host's part, ``shard``: that of a server's shard, ``base``: the full shard before it."""
 
     arrays: Mapping[str, StoredFile]
     manifest: PartManifest | None = None
+    shard: ServerShard | None = None
+    base: StoredPart | None = None
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """The files of its arrays, and of those of its base."""
+        return (*(() if self.base is None else self.base.files), *self.arrays.values())
+
+    def is_partial(self, kind: str, table: str) -> bool:
+        """Whether it has only those rows of a table that were changed since its base."""
+        tables = () if self.shard is None else self.shard.tables
+        return any(one.is_partial for one in tables if (one.kind, one.table) == (kind, table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +102,17 @@ class StoredShard:
 
 @dataclass(frozen=True, slots=True)
 class StoredSlice:
-    """Some columns of a table with all of its rows; ``slice_``: None if each shard may hold any rows, as those of hosts do."""
+    """Some columns of a table with all of its rows.
+
+    Attributes:
+        shards: the files.
+        slice_: the rows of each shard; None if each may hold any rows, as those of hosts do.
+        has_layers: whether a row may be in several shards: its values are those of the last one.
+    """
 
     shards: tuple[StoredShard, ...]
     slice_: Slice | None = None
+    has_layers: bool = False
 
     def check(self, shard: StoredShard, rows: Array, where: str) -> None:
         """Raises :class:`TornCheckpoint` unless all rows belong to the shard."""
@@ -125,6 +146,7 @@ class StoredCommit:
         state: the file of the document, for a checkpoint of one folder.
         names: of the parts.
         partition: of a commit with a plan, the placement of its tables.
+        shards, shard_names: of the servers that have the tables, by server; none: the tables are in the parts.
     """
 
     epochs_done: int
@@ -134,6 +156,13 @@ class StoredCommit:
     state: StoredFile | None = None
     names: tuple[PartName, ...] = ()
     partition: PartitionPlan | None = None
+    shards: tuple[StoredPart, ...] = ()
+    shard_names: tuple[ShardName, ...] = ()
+
+    @property
+    def table_parts(self) -> tuple[StoredPart, ...]:
+        """The folders of the rows of tables: those of servers, else those of hosts or cores."""
+        return self.shards or self.parts
 
     @property
     def job(self) -> JobPosition | None:
@@ -148,7 +177,7 @@ class StoredCommit:
     @property
     def tables(self) -> tuple[tuple[str, str], ...]:
         """The kinds and names of the tables, and of what pruned ones have beside them."""
-        return tables_of(name for part in self.parts for name in part.arrays)
+        return tables_of(name for part in self.table_parts for name in part.arrays)
 
     @property
     def model_tables(self) -> tuple[tuple[str, str], ...]:
@@ -157,13 +186,12 @@ class StoredCommit:
 
     def has_array(self, name: str) -> bool:
         """Whether a part has an array of this name."""
-        return any(name in part.arrays for part in self.parts)
+        return any(name in part.arrays for part in (*self.parts, *self.shards))
 
     def slices(self, kind: str, table: str) -> tuple[StoredSlice, ...]:
         """The files of a table."""
         if self.partition is None:
-            shards = (_shard(part, kind, table, None, rank) for rank, part in enumerate(self.parts))
-            return (StoredSlice(tuple(shards)),)
+            return (layered_slice(self.table_parts, kind, table),)
         slices = table_slices(self.partition, kind, table)
         return tuple(
             StoredSlice(
@@ -180,7 +208,14 @@ class StoredCommit:
     def files(self) -> tuple[StoredFile, ...]:
         """All files that manifests describe."""
         own = () if self.state is None else (self.state,)
-        return (*own, *(file for part in self.parts for file in part.arrays.values()))
+        return (*own, *(file for part in (*self.parts, *self.shards) for file in part.files))
+
+
+def layered_slice(parts: Sequence[StoredPart], kind: str, table: str) -> StoredSlice:
+    """The files of a table in parts that may hold any of its rows, those of bases first."""
+    bases = [part.base for part in parts if part.base is not None and part.is_partial(kind, table)]
+    shards = [_shard(part, kind, table, None, rank) for rank, part in enumerate(parts)]
+    return StoredSlice((*(_shard(one, kind, table, None, 0) for one in bases), *shards), None, bool(bases))
 
 
 def _shard(part: StoredPart, kind: str, table: str, slice_number: int | None, place: int) -> StoredShard:

@@ -2,8 +2,8 @@
 
 Three kinds of arrays have a name of ``history/<part of the model>/<section>/<table>``. Those of :data:`ROW_SECTIONS` have a number for each
 saved row: a part has those of its own rows, or the first part those of all rows, ascending. Those of :data:`OWNER_SECTIONS` have as many
-numbers for each owner of rows, a host or a server: a part has those of its host, or the first part those of all owners, one after the other.
-All others are alike for all rows, and in one part.
+numbers for each owner of rows, a host or a server: a part has those of its host, a shard those of its server, or the first part those of
+all owners, one after the other. All others are alike for all rows, and in one part.
 """
 
 from __future__ import annotations
@@ -151,19 +151,19 @@ _WINDOW_ROW_BYTES = 16
 
 
 def _pieces(commit: StoredCommit, name: str) -> list[StoredFile]:
-    return [part.arrays[name] for part in commit.parts if name in part.arrays]
+    return [part.arrays[name] for part in commit.table_parts if name in part.arrays]
 
 
 def _whole(commit: StoredCommit, name: str) -> StoredFile | None:
     """The array of all rows, if it is in the first part alone."""
-    holders = [rank for rank, part in enumerate(commit.parts) if name in part.arrays]
-    return commit.parts[0].arrays[name] if holders == [0] else None
+    holders = [rank for rank, part in enumerate(commit.table_parts) if name in part.arrays]
+    return commit.table_parts[0].arrays[name] if holders == [0] else None
 
 
 def _piece(commit: StoredCommit, stored: StoredSlice, shard: StoredShard, name: str) -> StoredFile:
     """The array of the rows of a shard."""
     rank = shard.place if stored.slice_ is None else stored.slice_.cores[shard.place]
-    found = commit.parts[rank].arrays.get(name)
+    found = commit.table_parts[rank].arrays.get(name)
     if found is None:
         raise TornCheckpoint(
             "all parts of a commit must have the sections of their rows", where=name, value=f"none in part {rank}"

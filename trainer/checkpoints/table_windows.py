@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.checkpoints.merge_tables import check_rows
+from trainer.checkpoints.merge_tables import check_rows, newest_of_layers
 from trainer.checkpoints.npy_bytes import read_header
 from trainer.checkpoints.run_files import RunFiles
 from trainer.checkpoints.stored_commit import StoredFile, StoredShard, StoredSlice
 from trainer.errors import TornCheckpoint
 from transforms.arrays import Array
 
+#: About the bytes of a row whose number alone is wanted.
+_ROW_BYTES = 64
 #: More than the header of an npy file has.
 _HEADER_BYTES = 1 << 10
 
@@ -123,7 +125,8 @@ class SliceWindow:
     """Values of one slice of columns.
 
     Attributes:
-        order: where the values of each row of the window are in ``weights`` and ``slots``; None: at its own place.
+        order: where the values of each row of the window are in ``weights`` and ``slots``; None: at its own place. Values of earlier layers
+            have no row.
         weights, slots: shard after shard; slots of no columns where they are not read.
     """
 
@@ -153,7 +156,7 @@ class _SliceReader:
         with_slots: bool,
         dimensions: int,
     ) -> None:
-        self._where = where
+        self._where, self._has_layers = where, stored.has_layers
         self.rows = [RowReader(files, stored, shard, rows_at_once, chunk_bytes) for shard in stored.shards]
         self._weights = [ArrayReader(files, shard.weights, chunk_bytes) for shard in stored.shards]
         self._slots = [ArrayReader(files, shard.slots, chunk_bytes) for shard in stored.shards if with_slots]
@@ -172,7 +175,9 @@ class _SliceReader:
         taken = [one.take(end) for one in self.rows]
         rows = np.concatenate(taken)
         order = None
-        if sum(1 for one in taken if len(one)) > 1:
+        if self._has_layers:
+            rows, order = newest_of_layers(rows)
+        elif sum(1 for one in taken if len(one)) > 1:
             order = np.argsort(rows, kind="stable")
             rows = rows[order]
             if (rows[1:] == rows[:-1]).any():
@@ -240,6 +245,10 @@ def read_windows(
 
 def read_rows(files: RunFiles, stored: StoredSlice, window_bytes: int) -> Iterator[Array]:
     """The changed rows of a table by one of its slices, not in order, some at a time. Raises :class:`TornCheckpoint`."""
+    if stored.has_layers:
+        for window in read_windows(files, [stored], window_bytes, _ROW_BYTES, "rows of layers", with_slots=False):
+            yield window.rows
+        return
     at_once = max(window_bytes // 8, 1)
     for shard in stored.shards:
         reader = RowReader(files, stored, shard, at_once, chunk_of(window_bytes, 1))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from trainer.checkpoints.background import BackgroundWriter
 from trainer.checkpoints.checkpoint import write_checkpoint
 from trainer.checkpoints.host_part import PREDICTIONS
 from trainer.checkpoints.host_steps import StepsByHost, idle_share
-from trainer.checkpoints.retention import remove_leftovers
-from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss, ServerLost
+from trainer.checkpoints.retention import newest_part_attempt, remove_leftovers
+from trainer.checkpoints.shard_name import NO_SHARDS
+from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss, ServerLost, TornCheckpoint
 from trainer.model.idle_units import IdleUnits
 from trainer.model.metrics import AnyScores
 from trainer.model.task_heads import heads_of
@@ -68,7 +70,7 @@ class TrainEvent:
 
     Attributes:
         kind: "skipped" (a torn checkpoint, see ``message``), "started" (``message`` names the checkpoint), "batch",
-            "epoch" (with ``scores``), "held out" (with the ``scores`` of the held-out events) or "checkpoint" (``message`` is its directory).
+            "epoch" (with ``scores``), "rows pass" (the rows of servers pass through this process; ``message`` says why), "held out" (with the ``scores`` of the held-out events) or "checkpoint" (``message`` is its directory).
         events: the events that this process has trained, of ``total_events``.
         epoch: the current or just finished epoch of ``epochs``, from 0 over the run.
     """
@@ -209,21 +211,17 @@ def train(
     tell = progress or _ignore
     with run_lock(run_dir):
         remove_leftovers(run_dir)
-        run = _Run(
-            prepare_run(
-                solution,
-                config,
-                read_labels or read,
-                changes=changes,
-                on_skip=lambda reason: tell(TrainEvent("skipped", 0, 0, 0, 0, message=reason)),
-            ),
-            tell,
-            slice_,
-            record,
-            plan,
-            settings,
-            make_engine,
-            follow_moves,
+        prepare = partial(
+            prepare_run,
+            solution,
+            config,
+            read_labels or read,
+            changes=changes,
+            on_skip=lambda reason: tell(TrainEvent("skipped", 0, 0, 0, 0, message=reason)),
+            with_shards=make_engine is None,
+        )
+        run = _begin(
+            prepare, lambda found: _Run(found, tell, slice_, record, plan, settings, make_engine, follow_moves)
         )
         return run.finish(clock, read, stop or _never, ends_early or _never)
 
@@ -240,6 +238,19 @@ class TrainingLost(ServerLost):
             error.what, where=error.where, value=error.value, allowed=error.allowed, next_step=error.next_step
         )
         self.report = report
+
+
+def _begin(prepare: Callable[..., PreparedRun], make: Callable[[PreparedRun], _Run]) -> _Run:
+    """A run from its newest checkpoint that is whole, also by what servers find when they read their shards."""
+    torn: dict[str, TornCheckpoint] = {}
+    while True:
+        prepared = prepare(torn=torn)
+        try:
+            return make(prepared)
+        except TornCheckpoint as error:
+            if prepared.saved is None or not prepared.saved.unread:
+                raise
+            torn[prepared.saved.name] = error
 
 
 def _ignore(event: TrainEvent) -> None:
@@ -270,7 +281,7 @@ class _Run:
         self._resumed_from = self._checkpoint = prepared.saved.path if prepared.saved else ""
         self._number = prepared.saved.number if prepared.saved else 0
         self._collector = prepared.head.collector()
-        self._events = 0
+        self._events, self._refusals = 0, set[str]()
         self._planned_events = prepared.planned_events
         self._weights: Weights | TpuWeights
         if make_engine is not None:
@@ -282,7 +293,10 @@ class _Run:
         else:
             self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head, plan, settings)
         if prepared.saved:
-            self._weights.load(prepared.saved.arrays)
+            if isinstance(self._weights, ServedWeights):
+                self._weights.load_saved(self._run_dir, prepared.saved, self._tell_refusal)
+            else:
+                self._weights.load(prepared.saved.arrays)
             if collected := under(prepared.saved.arrays, f"{PREDICTIONS}/"):
                 self._collector.load(collected)
             self._prepared = replace(prepared, saved=None)  # its arrays are as large as the model
@@ -449,19 +463,31 @@ class _Run:
         self._writer.wait()  # the tables have one snapshot at a time
         tables = self._weights.begin_tables(_MOST_ASIDE_BYTES)
         self._number += 1
-        keep, number = self._config.keep_checkpoints, self._number
+        keep, number, step = self._config.keep_checkpoints, self._number, self._progress.step
         self._committed = self._progress.epochs_done, self._events
+        shards = self._weights.server_shards(self._tell_refusal)
         sampled = self._sampler.take()
 
         def write() -> Path:
             try:
-                written = write_checkpoint(self._run_dir, number, document, arrays, tables, keep=keep)
+                own = NO_SHARDS
+                if shards is not None:
+                    own = shards.write(self._run_dir, newest_part_attempt(self._run_dir) + 1, step)
+                written = write_checkpoint(
+                    self._run_dir, number, document, arrays, () if own else tables, keep=keep, shards=own
+                )
             finally:
                 self._weights.end_tables()  # training may wait for it
             self._statistics.add(number, sampled)  # of committed epochs alone: none is sampled twice
             return written
 
         self._writer.begin(write)
+
+    def _tell_refusal(self, reason: str) -> None:
+        """Say once why servers do not write their rows themselves."""
+        if reason not in self._refusals:
+            self._refusals.add(reason)
+            self._say("rows pass", message=reason)
 
     def _written(self, path: Path) -> None:
         self._checkpoint, self._kept = str(path), self._committed

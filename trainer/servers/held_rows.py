@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from trainer.errors import DamagedMemory, ServerLost
+from trainer.servers.changed_since import ChangedSince
 from trainer.servers.client_updates import MOST_CLIENTS
 from trainer.servers.made_updates import MadeUpdates
 from trainer.servers.table_space import check_room
@@ -35,6 +36,8 @@ from transforms.arrays import Array
 from transforms.errors import DataError, HeadraceError
 
 _TABLES_FILE = "tables.json"
+#: Is there while rows of a snapshot have been left to a shard.
+_LEFT_FILE = "left_rows"
 #: Answers that are in use at once.
 _ANSWERS = 4
 #: Numbers beside the rows: their generation, the newest attempt, the clients, and the last update of each.
@@ -78,6 +81,27 @@ class HeldRows:
         return "" if self._held is None else self._held.digest
 
     @property
+    def held(self) -> HeldTables:
+        """The tables. Raises :class:`ServerLost` without any."""
+        if self._held is None:
+            raise _unopened()
+        return self._held
+
+    @property
+    def has_left_rows(self) -> bool:
+        """Whether rows of the snapshot are not kept any more, whose values are in the files of a shard alone; see :meth:`leave_rows`."""
+        return self._folder is not None and (self._folder / _LEFT_FILE).exists()
+
+    def leave_rows(self, *, is_begun: bool) -> None:
+        """Note for the next process whether rows of the snapshot are kept no longer."""
+        if self._folder is None:
+            return
+        if is_begun:
+            (self._folder / _LEFT_FILE).touch()
+        else:
+            (self._folder / _LEFT_FILE).unlink(missing_ok=True)
+
+    @property
     def generation(self) -> int:
         """Changes when rows are loaded or lost; 0 without tables."""
         return 0 if self._engine is None else int(self._log.words[_GENERATION])
@@ -91,7 +115,7 @@ class HeldRows:
     def engine(self) -> HeldStore:
         """The rows. Raises :class:`ServerLost` without tables."""
         if self._engine is None:
-            raise ServerLost("the tables of a server must be opened first")
+            raise _unopened()
         return self._engine
 
     @property
@@ -233,10 +257,13 @@ class HeldRows:
             )
         self._held = held
         self._digests = MadeUpdates(memory)
+        is_whole = held.pruning is not None
+        self.changed = ChangedSince([0 if is_whole or one.limits is not None else one.most_rows for one in held.tables])
 
     def _begin_generation(self, generation: int | None = None) -> None:
         """Begin another generation of rows, to which no update has been made; None draws its number."""
         changing = nullcontext(self._log.words) if self._log.is_filling else self._log.transaction()
+        self.changed.forget()
         with changing as words:
             words[_GENERATION] = draw_generation() if generation is None else generation
             words[_APPLIED:] = 0
@@ -277,6 +304,8 @@ class HeldRows:
         values, lookups = [one.values for _, one, _ in updates], [one.lookups for _, one, _ in updates]
         with self._log.transaction() as words:
             self.engine.update_rows(asked, values, updates[0][1].rates, lookups if self.needs_lookups else ())
+            for rows, counts in asked:
+                self.changed.note(rows, counts)
             for client, _, digest in updates:
                 self._made.note(client, number, digest)
                 words[_APPLIED + client] = number
@@ -294,6 +323,7 @@ class HeldRows:
         self.check()
         with self._log.transaction() as words:
             self.engine.write_values(numbers.rows, numbers.counts, values, are_changed=True)
+            self.changed.note(numbers.rows, numbers.counts)
             self._made.note(client, number, digest)
             words[_APPLIED + client] = number
 
@@ -331,6 +361,10 @@ class HeldRows:
         assert self._loading is not None
         self._loading.close()
         self._loading = None
+
+
+def _unopened() -> ServerLost:
+    return ServerLost("the tables of a server must be opened first")
 
 
 def _sizes_in(folder: Path) -> dict[str, int]:

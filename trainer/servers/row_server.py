@@ -11,12 +11,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainer.checkpoints.shards.shard_orders import (
+    LoadOrder,
+    LoadProgress,
+    ReachOrder,
+    WriteOrder,
+    read_order,
+    to_document,
+)
 from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, OtherUpdate, ServerLost
+from trainer.servers.allowed_runs import NO_RUNS, AllowedRuns
 from trainer.servers.client_updates import Greeting, Mode, is_new, missing_updates
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.made_updates import update_digest
 from trainer.servers.server_status import ServerStatus
 from trainer.servers.session_roles import OF_SERVERS, SessionRole, check_allowed
+from trainer.servers.shard_loader import ShardLoader
+from trainer.servers.shard_writer import ShardWriter
 from trainer.tables.hashed_history import KeptHistory
 from trainer.tables.kernels.gradients import are_finite
 from trainer.tables.kernels.outputs import OutputPool
@@ -78,6 +89,7 @@ class RowServer:
         patience_secs: how long a request waits for the updates of other clients.
         return_secs: how soon a client that reads a snapshot must connect again.
         most_answer_bytes: of the rows that a request asks for.
+        runs: where it writes its shards of checkpoints.
 
     Attributes:
         staleness: how many fetches have missed so many updates of other clients.
@@ -91,6 +103,7 @@ class RowServer:
         patience_secs: float = 300.0,
         return_secs: float = _RETURN_SECS,
         most_answer_bytes: int = 1 << 30,
+        runs: AllowedRuns = NO_RUNS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rows, self._patience_secs, self._clock = rows, patience_secs, clock
@@ -104,6 +117,11 @@ class RowServer:
         self._snapshot: KeptSnapshot | None = None
         if rows.is_open:
             self._snapshot = rows.engine.resume_snapshot(patience_secs=patience_secs)
+        self._shards, self._loader = (
+            ShardWriter(runs, self._snapshot if rows.has_left_rows else None),
+            ShardLoader(runs),
+        )
+        self._load_progress = LoadProgress(0)
         self._owner: int | None = (
             None  # the attempt of the snapshot; not known of one that an earlier process has begun
         )
@@ -220,6 +238,11 @@ class RowServer:
                 return self._read_snapshot(session, body)
             case Kind.READ_HISTORY:
                 return self._read_history(session, body)
+            case Kind.REACH_RUN:
+                reach = self._shards.reach(read_order(ReachOrder, read_object(body)))
+                return Reply(Kind.DOCUMENT, [write_document(to_document(reach))])
+            case Kind.WRITE_SHARD:
+                return self._write_shard(session, body)
             case Kind.OPEN:
                 return self._open(session, body)
             case Kind.END_SNAPSHOT:
@@ -260,6 +283,8 @@ class RowServer:
                 self._snapshot = rows.engine.begin_kept_snapshot(
                     most_bytes=most_bytes, patience_secs=self._patience_secs
                 )
+                self._shards.interval = rows.changed.begin()
+                rows.leave_rows(is_begun=False)
                 session.snapshot = self._snapshot
                 return Reply(Kind.COUNTS, messages.write_counts(self._snapshot.counts))
             case Kind.BEGIN_LOAD:
@@ -280,6 +305,12 @@ class RowServer:
                     rows.load_history(*history)
                     self._loaded = header.number
                 return Reply(Kind.DONE)
+            case Kind.LOAD_SHARDS:
+                order = read_order(LoadOrder, read_object(body))
+                if self._is_new_load(header.number):
+                    self._load_progress = self._loader.follow(order, rows)
+                    self._loaded = header.number
+                return Reply(Kind.DOCUMENT, [write_document(to_document(self._load_progress))])
             case Kind.END_LOAD:
                 self._end_load(header)
                 return self.opened(session)
@@ -460,6 +491,15 @@ class RowServer:
             self._check_answer(2 * max(stop - first, 0))
             found = KeptHistory(history.step, history.candidates[first:stop])
             return Reply(Kind.HISTORY, messages.write_history(part, found, first))
+
+    def _write_shard(self, session: Session, body: Bytes) -> Reply:
+        """Write the shard of this server, or say how far it is; without the lock of rows."""
+        order = read_order(WriteOrder, read_object(body))
+        with self._saving:
+            self._check_owner(session)
+            self._reads += 1
+            done = self._shards.follow(order, self._rows, lambda: self._read_by(session))
+        return Reply(Kind.DOCUMENT, [write_document(to_document(done))])
 
     def _read_range(self, body: Bytes, sizes: Array) -> tuple[int, int, int]:
         rows = self._rows

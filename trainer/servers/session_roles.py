@@ -27,7 +27,9 @@ class SessionRole(Enum):
 
 Allowed: TypeAlias = Mapping[SessionRole, frozenset[Kind]]
 
-_LOADS = frozenset({Kind.OPEN, Kind.FETCH, Kind.BEGIN_LOAD, Kind.LOAD_ROWS, Kind.LOAD_HISTORY, Kind.END_LOAD})
+_LOADS = frozenset({
+    Kind.OPEN, Kind.FETCH, Kind.BEGIN_LOAD, Kind.LOAD_ROWS, Kind.LOAD_HISTORY, Kind.LOAD_SHARDS, Kind.END_LOAD,
+})  # fmt: skip
 _WATCHES = frozenset({Kind.STATUS, Kind.WATCH, Kind.LEAVE})
 
 #: The requests of a parameter server.
@@ -36,7 +38,7 @@ OF_SERVERS: Allowed = {
     SessionRole.LOADS: _LOADS,
     SessionRole.SAVES: frozenset({
         Kind.BEGIN_SNAPSHOT, Kind.READ_SNAPSHOT, Kind.READ_HISTORY, Kind.END_SNAPSHOT,
-        Kind.READ_STATE, Kind.READ_ROWS,
+        Kind.READ_STATE, Kind.READ_ROWS, Kind.REACH_RUN, Kind.WRITE_SHARD,
     }),
     SessionRole.WATCHES: _WATCHES,
 }  # fmt: skip

@@ -18,6 +18,7 @@ from headrace.cli.options.tokens import read_token_file
 from headrace.terminal.output import say
 from transforms.child_process import module_command
 from transforms.errors import InputError
+from warehouse.storage.locations import is_gcs
 
 if TYPE_CHECKING:
     from trainer.job.control.job_files import JobFiles
@@ -260,7 +261,10 @@ class OpenServers:
 
         def start(count: int) -> LocalServers:
             self.files.make_token()
-            return LocalServers(count, server_command, token_file=self.files.token, logs=logs).__enter__()
+            own = LocalServers(
+                count, server_command, token_file=self.files.token, logs=logs, runs=_own_runs(self.folder)
+            )
+            return own.__enter__()
 
         return ServerMoves(self.servers, MoveFiles.of_run(self.folder), start=start, started=self.local, tell=say)
 
@@ -294,7 +298,9 @@ def open_servers(
     token_file = str(files.token) if options.is_number else _absolute(options.server_token_file)
     with ExitStack() as started:
         if isinstance(given, int):
-            own = started.enter_context(LocalServers(count, server_command, token_file=files.token, logs=logs))
+            own = started.enter_context(
+                LocalServers(count, server_command, token_file=files.token, logs=logs, runs=_own_runs(folder))
+            )
             addresses = own.addresses
         else:
             addresses = given
@@ -311,6 +317,11 @@ def open_servers(
             workers = addresses_of("--embedding-workers", of_workers)
         found = servers_at(addresses, options, cluster, plan, folder, files, token_file, workers, workers_token_file)
         yield replace(found, local=own, watched=started.enter_context(watch_servers(found.servers)))
+
+
+def _own_runs(folder: str) -> str:
+    """The run directory for the servers that are started with it; a process of another working directory finds it, too."""
+    return folder if is_gcs(folder) else _absolute(folder)
 
 
 def _absolute(path: str) -> str:

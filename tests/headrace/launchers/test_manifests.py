@@ -183,7 +183,7 @@ def test_servers_are_pods_that_the_controller_names(capsys: pytest.CaptureFixtur
     found = arguments(documents, "server")
     assert found == [
         "ps", "serve", "--address", "$(POD_IP):7413", "--memory", "/dev/shm/rows", "--token-file", "/etc/headrace/job/token",
-        "--terminated-status", "143", "--drain-secs", "30",
+        "--runs", "gs://bucket/runs/ctr", "--terminated-status", "143", "--drain-secs", "30",
     ]  # fmt: skip
     ignored = jobs[2]["template"]["spec"]["podFailurePolicy"]["rules"][1]["onExitCodes"]["values"]
     assert 143 in ignored, "its pod is replaced"

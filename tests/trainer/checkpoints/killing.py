@@ -1,6 +1,6 @@
 """A program that kills itself at every line of file operations, and looks at what is left.
 
-``python -m tests.trainer.checkpoints.killing publish|retention|part FOLDER STEP``: a child process does the work and is killed with SIGKILL
+``python -m tests.trainer.checkpoints.killing publish|retention|part|shards FOLDER STEP``: a child process does the work and is killed with SIGKILL
 before its line number k, for every STEP-th k until the work ends; after each the run is read. It prints the number of lines.
 """
 
@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from tests.trainer.checkpoints.job_states import (
     assert_equal,
     checkpoint,
@@ -26,10 +28,15 @@ from tests.trainer.checkpoints.job_states import (
     publish_all,
     write_parts,
 )
-from trainer.checkpoints.checkpoint import read_newest
+from trainer.checkpoints.checkpoint import read_newest, write_checkpoint
+from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
-from trainer.checkpoints.retention import Retention, apply_retention, remove_leftovers
+from trainer.checkpoints.retention import Retention, apply_retention, newest_part_attempt, remove_leftovers
+from trainer.checkpoints.run_files import newest_first
+from trainer.checkpoints.shard_manifest import ServerShard, ShardTable
+from trainer.checkpoints.shard_name import WrittenShards
+from trainer.checkpoints.shards.write_shard import write_shard
 
 #: The modules whose lines can leave files in another state.
 _TRACED = ("checkpoints/local_run.py", "checkpoints/publish.py", "checkpoints/parts.py", "checkpoints/retention.py",
@@ -149,6 +156,40 @@ def kill_retention(template: Path, step: int) -> int:
     return survive(template, work, look, step)
 
 
+def write_sharded(run: Path, epochs: int) -> None:
+    """What a server and then the trainer write for a checkpoint whose values are its number."""
+    shard = ServerShard(newest_part_attempt(run) + 1, 0, 1, epochs, (ShardTable("embedding", "user", 1, 0, 50),))
+    columns = {"rows": np.arange(epochs), "weights": np.full((epochs, 2), epochs, np.float32), "slots": np.zeros((epochs, 1), np.float32)}  # fmt: skip
+    name = write_shard(str(run), shard, (), {f"embedding/{column}/user": one for column, one in columns.items()})
+    write_checkpoint(run, epochs, {"step": epochs}, {}, keep=1, shards=WrittenShards((name,)))
+
+
+def kill_shards(template: Path, step: int) -> int:
+    """The checkpoint before, with its shard, or the new one; shards that no checkpoint names are removed at the next start."""
+    write_sharded(template, 1)
+    seen = set()
+
+    def look(run: Path, ended: bool) -> None:
+        found = read_newest(run, on_skip=_fail)
+        assert found is not None
+        seen.add(found.epochs_done)
+        assert ended <= (found.epochs_done == 2)
+        assert (found.arrays["embedding/weights/user"] == found.epochs_done).all()
+        remove_leftovers(run)
+        attempts = [path.name for path in (run / "checkpoints" / "parts").iterdir()]
+        assert len(attempts) == len(newest_first(open_run(run))), "of each checkpoint its own"
+        write_sharded(run, 3)
+        assert len(list((run / "checkpoints" / "parts").iterdir())) == 1
+
+    kills = survive(template, lambda run: write_sharded(run, 2), look, step)
+    assert seen == {1, 2}
+    return kills
+
+
+def _fail(reason: str) -> None:
+    raise AssertionError(reason)
+
+
 if __name__ == "__main__":
-    kinds = {"publish": kill_publish, "part": kill_part, "retention": kill_retention}
+    kinds = {"publish": kill_publish, "part": kill_part, "retention": kill_retention, "shards": kill_shards}
     print(kinds[sys.argv[1]](Path(sys.argv[2]) / "template", int(sys.argv[3])))

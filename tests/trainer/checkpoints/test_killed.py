@@ -18,13 +18,13 @@ def kills(kind: str, folder: Path, step: int) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.parametrize("kind", ["publish", "part", "retention"])
+@pytest.mark.parametrize("kind", ["publish", "part", "retention", "shards"])
 def test_a_process_killed_at_some_lines_loses_nothing(tmp_path: Path, kind: str) -> None:
     assert kills(kind, tmp_path, 13) > 100
 
 
 @pytest.mark.slow
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["publish", "part", "retention"])
+@pytest.mark.parametrize("kind", ["publish", "part", "retention", "shards"])
 def test_a_process_killed_at_every_line_loses_nothing(tmp_path: Path, kind: str) -> None:
     assert kills(kind, tmp_path, 1) > 100

@@ -108,7 +108,7 @@ def test_what_is_no_manifest_is_torn(data: bytes) -> None:
     "data",
     [
         canonical_json({"format": "headrace.checkpoint/1", "files": {}, "arrays": {}}),
-        signed({"format": "headrace.checkpoint/4", "anything": ["else"]}),
+        signed({"format": "headrace.checkpoint/5", "anything": ["else"]}),
     ],
 )
 def test_another_format_is_refused_with_the_next_step(tmp_path: Path, data: bytes) -> None:

@@ -337,7 +337,15 @@ class Host:
             self._wait_for_writer()
             statistics = part_statistics(data.plan.identity, sampler.take())
             snapshot = take_snapshot(
-                order, rank, stop_unit, state, model.weights, data.plan.labels, statistics, self._partition
+                order,
+                rank,
+                stop_unit,
+                state,
+                model.weights,
+                data.plan.labels,
+                statistics,
+                self._partition,
+                _log_refusal,
             )
             for channel in channels:
                 channel.finish()
@@ -478,9 +486,13 @@ class Host:
         """The state of a commit, whose bytes are verified first."""
         loads_all = self._servers is not None and rank == 0  # the tables of all hosts are on the servers
         share = None if loads_all else Share(rank, len(order.hosts), self._partition)
-        saved = saved_run(read_epoch(self._run_dir, order.commit.epochs, share))
+        reads_shards = self._servers is None
+        saved = saved_run(read_epoch(self._run_dir, order.commit.epochs, share, with_shards=reads_shards))
         _check_saved(saved, order, data.plan)
-        model.weights.load(saved.arrays)
+        if isinstance(model.weights, ServedHostWeights):
+            model.weights.load_saved(self._run_dir, saved, _log_refusal)
+        else:
+            model.weights.load(saved.arrays)
         state = self._fresh(rank, data)
         state.progress = replace(saved.progress, segments=data.plan.segments, planned_rows=dict(data.plan.planned_rows))
         if rank == 0 and (collected := under(saved.arrays, f"{PREDICTIONS}/")):
@@ -522,6 +534,10 @@ class Host:
         attempt = self._attempt
         assert attempt is not None, "units are requested by an attempt"
         return attempt.decode(request, delivered)
+
+
+def _log_refusal(reason: str) -> None:
+    _LOG.warning("servers do not save their rows themselves, so these pass through this host: %s", reason)
 
 
 def _check_saved(saved: SavedRun, order: StartEpoch, plan: JobPlan) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -18,8 +19,10 @@ from trainer.run.reading.batches import Batch
 from trainer.run.weights.dense_step import LookedUp, TableGradients
 from trainer.run.weights.one_engine import place_of
 from trainer.run.weights.run_state import AttemptBeginning
+from trainer.run.weights.saved_run import SavedRun
 from trainer.run.weights.saved_tables import parted_sections, state_arrays, table_arrays, under
 from trainer.run.weights.served_weights import ServedTables
+from trainer.run.weights.server_shards import ServerShards
 from trainer.servers.job_moves import JobMoves, copy_tables
 from trainer.servers.run_servers import RunServers
 from trainer.tables.engine import TableState, in_memory
@@ -161,6 +164,10 @@ class ServedHostWeights(HostWeights):
             found += parted_sections(kind, name, in_memory(state.sections).by_rows)
         return tuple(found)
 
+    def server_shards(self, on_refusal: Callable[[str], None]) -> ServerShards | None:
+        """See :meth:`Weights.server_shards`: rank 0 asks the servers."""
+        return self.tables.server_shards(on_refusal) if self._loads else None
+
     def end_tables(self) -> None:
         """See :meth:`Weights.end_tables`."""
         if self._is_saving:
@@ -169,14 +176,21 @@ class ServedHostWeights(HostWeights):
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """See :meth:`Weights.load`. ``arrays``: on the host of rank 0 with all rows of all tables; without any tables they are empty."""
+        has_tables = any(not name.startswith("dense/") for name in arrays)
+        self._load(arrays, partial(self.tables.load, arrays) if has_tables else self.tables.clear)
+
+    def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+        """Restore a run of which the tables may not be read: rank 0 lets the servers read their shards. Raises as :meth:`load`."""
+        if saved.unread:
+            self._load(saved.arrays, partial(self.tables.load_saved, run_dir, saved, on_refusal))
+        else:
+            self.load(saved.arrays)
+
+    def _load(self, arrays: Mapping[str, Array], load_tables: Callable[[], None]) -> None:
         self.dense.load_state(under(arrays, "dense/"))
         meet(self._exchange)  # all hosts have opened the tables
         if self._loads:
-            has_tables = any(not name.startswith("dense/") for name in arrays)
-            if has_tables:
-                self.tables.load(arrays)
-            else:
-                self.tables.clear()
+            load_tables()
         meet(self._exchange)
         self.tables.engine.open()
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trainer.checkpoints.host_part import LABELS, LEDGER, PREDICTIONS, HostPart, Moment, TakenArrays
 from trainer.checkpoints.parts import write_part
+from trainer.checkpoints.shard_name import NO_SHARDS
 from trainer.errors import NonFiniteLoss
 from trainer.job.host.attempt import TrainedState
 from trainer.planning.plan import PartitionPlan
@@ -16,6 +17,7 @@ from trainer.planning.plan_document import plan_fingerprint
 from trainer.run.labels.label_record import LabelRecord
 from trainer.run.progress.run_statistics import STATISTICS
 from trainer.run.weights.run_state import ModelWeights
+from trainer.run.weights.server_shards import ServerShards
 from trainer.scheduling.orders import StartEpoch
 from transforms.arrays import Array
 from transforms.derived_documents import document_of
@@ -32,6 +34,7 @@ class Snapshot:
         part: what the commit says of it.
         taken: its arrays; those of tables are read while training may go on.
         end: ends the reading of the tables.
+        shards: lets servers write the rows of the tables themselves, in place of ``taken``; None: no server has any, or another host asks them.
         statistics: the file of the statistics that were sampled; None without any.
     """
 
@@ -39,6 +42,7 @@ class Snapshot:
     taken: tuple[TakenArrays, ...]
     end: Callable[[], None]
     statistics: bytes | None = None
+    shards: ServerShards | None = None
 
     @property
     def attempt(self) -> int:
@@ -49,7 +53,12 @@ class Snapshot:
         """Write the part durably and return its name. Raises what :func:`write_part` raises, and :class:`NonFiniteLoss`."""
         try:
             others = {} if self.statistics is None else {STATISTICS: self.statistics}
-            return write_part(run_dir, self.part, self.taken, others)
+            written = (
+                NO_SHARDS if self.shards is None else self.shards.write(run_dir, self.part.attempt, self.part.step)
+            )
+            part = replace(self.part, shards=tuple(map(str, written.names)), bases=tuple(map(str, written.bases)))
+            taken = tuple(replace(one, parted=()) for one in self.taken) if written else self.taken
+            return write_part(run_dir, part, taken, others)
         finally:
             self.end()
 
@@ -63,11 +72,12 @@ def take_snapshot(
     labels: LabelRecord | None,
     statistics: bytes | None = None,
     partition: PartitionPlan | None = None,
+    on_refusal: Callable[[str], None] = lambda reason: None,
 ) -> Snapshot:
     """The state at the end of an attempt. Raises :class:`NonFiniteLoss` for dense weights that are not finite.
 
     ``labels``: the labels of the plan, as its commits record them; None if they do not. ``statistics``: the file of the sample.
-    ``partition``: the plan by which hosts hold tables.
+    ``partition``: the plan by which hosts hold tables. ``on_refusal``: see :meth:`ModelWeights.server_shards`.
     """
     moment = Moment(order.attempt, state.progress.step)
     tables = weights.begin_tables(_MOST_ASIDE_BYTES)  # first: it gathers what other hosts have of the dense part
@@ -103,4 +113,5 @@ def take_snapshot(
         partition="" if partition is None else plan_fingerprint(partition),
         host_steps=state.host_steps if rank == 0 else {},
     )
-    return Snapshot(part, (TakenArrays(moment, arrays, tables),), weights.end_tables, statistics)
+    shards = weights.server_shards(on_refusal)
+    return Snapshot(part, (TakenArrays(moment, arrays, tables),), weights.end_tables, statistics, shards)

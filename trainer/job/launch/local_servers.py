@@ -50,6 +50,7 @@ class LocalServers:
         logs: the folder of their outputs.
         kind: the letter before the number of each in its name.
         has_rows: False for embedding workers.
+        runs: the run directory, whose checkpoints they write and read their rows of themselves; empty for none.
         memory: the folder in which they have one of their own; None: ``/dev/shm``, or where there is none that of temporary files.
     """
 
@@ -62,9 +63,10 @@ class LocalServers:
         logs: Path,
         kind: str = "s",
         has_rows: bool = True,
+        runs: str = "",
         memory: Path | None = None,
     ) -> None:
-        self._has_rows = has_rows
+        self._has_rows, self._runs = has_rows, runs
         self._command, self._logs, self._token_file = command, logs, token_file
         parent = memory or (_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None)
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-ps-", dir=parent))
@@ -126,7 +128,7 @@ class LocalServers:
         options = ["--address", str(server.address), "--supervisor", str(os.getpid()),
                    "--address-file", str(self._address_file(server)), "--token-file", str(self._token_file)]  # fmt: skip
         if self._has_rows:
-            options += ["--memory", str(server.memory)]
+            options += ["--memory", str(server.memory), *(("--runs", self._runs) if self._runs else ())]
         with open(self._logs / f"{server.name}.log", "ab") as log:
             server.process = subprocess.Popen(
                 self._command(options), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=child_environment(),

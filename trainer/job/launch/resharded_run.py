@@ -82,7 +82,7 @@ def reshard_run(
         with translated_write_errors(str(output), "the new run"):
             _clear(temporary)
             done = _write(run_dir, files, commit, plan, temporary, output, on_bytes=lambda done: on_bytes(done, total))
-    return ReshardedRun(commit_name(epochs), max(len(commit.names), 1), done)
+    return ReshardedRun(commit_name(epochs), max(len(commit.names), len(commit.shards), 1), done)
 
 
 def _write(

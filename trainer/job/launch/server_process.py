@@ -18,6 +18,7 @@ import numpy as np
 
 from trainer.errors import ConfigError
 from trainer.job.launch.keeper import Keeper
+from trainer.servers.allowed_runs import NO_RUNS, AllowedRuns
 from trainer.servers.client_updates import run_of
 from trainer.servers.drain import DRAIN_SECS, Drain
 from trainer.servers.held_rows import HeldRows
@@ -46,6 +47,7 @@ class ServerOptions:
         patience_secs: how long a request waits for the updates of other clients.
         tls: the certificate of the server; None: connections are not encrypted.
         drain_secs: after SIGTERM, how long clients may take to commit.
+        runs: where it writes its shards of checkpoints.
     """
 
     address: Address = LOOPBACK
@@ -56,6 +58,7 @@ class ServerOptions:
     patience_secs: float = 300.0
     tls: ssl.SSLContext | None = None
     drain_secs: float = DRAIN_SECS
+    runs: AllowedRuns = NO_RUNS
 
 
 def run_server(options: ServerOptions, on_listening: Callable[[Address], None] = lambda address: None) -> int:
@@ -88,7 +91,9 @@ def _serve(options: ServerOptions, listening: socket.socket, drain: Drain) -> Se
     """The service of rows of the options' memory."""
     rows = HeldRows(options.memory, threads=options.threads)
     drain.expect(run_of(rows.attempt))
-    server = RowServer(rows, patience_secs=options.patience_secs, most_answer_bytes=options.limits.most_bytes)
+    server = RowServer(
+        rows, patience_secs=options.patience_secs, most_answer_bytes=options.limits.most_bytes, runs=options.runs
+    )
     return ServerService(listening, server, token=options.token, limits=options.limits, tls=options.tls, drain=drain)
 
 

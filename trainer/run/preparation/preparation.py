@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainer.errors import BadLabel, ConfigError, RunMismatch
+from trainer.errors import BadLabel, ConfigError, RunMismatch, TornCheckpoint
 from trainer.model.inputs import InputLayout, lay_out
 from trainer.model.task_heads import AnyHead, check_task_options, heads_of
 from trainer.model.user_functions import with_code_digests
@@ -36,7 +36,7 @@ from trainer.run.progress.identity import RunIdentity, check_options, identity_o
 from trainer.run.progress.ledger import Ledger, LedgerSummary
 from trainer.run.reading.stream import FragmentRef, ReadFragment
 from trainer.run.weights.run_state import RunProgress, trained_partitions
-from trainer.run.weights.saved_run import SavedRun, read_newest_run
+from trainer.run.weights.saved_run import NOTHING_TORN, SavedRun, read_newest_run
 from transforms.errors import listed
 from warehouse.solution.solution import ReadSolution
 
@@ -162,13 +162,15 @@ def prepare_run(
     weights: bool = True,
     verifies_all: bool = True,
     held_out: HeldOut | None = None,
+    with_shards: bool = True,
+    torn: Mapping[str, TornCheckpoint] = NOTHING_TORN,
     on_skip: Callable[[str], None],
 ) -> PreparedRun:
     """Continue from the newest checkpoint, or begin a run.
 
     Without ``weights`` those of the checkpoint are verified and not kept: hosts of a job read them. Without ``verifies_all`` they are
     not even read: the job that wrote the checkpoint goes on with what its hosts have in memory. ``held_out``: the figures of the held-out share, where they are newer than
-    those of the checkpoint. Raises the errors of :func:`trainer.run.loop.train` that do not depend on the features.
+    those of the checkpoint. Without ``with_shards`` servers read their shards, and ``torn`` are those checkpoints of which they found one torn. Raises the errors of :func:`trainer.run.loop.train` that do not depend on the features.
     """
     check_policy(config, changes)
     config = with_code_digests(config)
@@ -179,7 +181,9 @@ def prepare_run(
         skipped.append(reason)
         on_skip(reason)
 
-    saved = read_newest_run(config.run_dir, on_skip=skip, weights=weights, verifies_all=verifies_all)
+    saved = read_newest_run(
+        config.run_dir, on_skip=skip, weights=weights, verifies_all=verifies_all, with_shards=with_shards, torn=torn
+    )
     if saved is not None and held_out is not None:
         saved.progress.held_out = held_out
     preparation = _Preparation(solution, config, identity, saved, changes)

@@ -30,6 +30,7 @@ from trainer.run.progress.ledger import Ledger
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.dense_step import DenseStep, LookedUp, TableGradients
 from trainer.run.weights.saved_tables import check_whole, own_place, parted_tables, saved_states, state_arrays, under
+from trainer.run.weights.server_shards import ServerShards
 from trainer.run.weights.step_pipeline import StepPipeline, Steps
 from trainer.tables.engine import EmbeddingEngine
 from trainer.tables.hashed_counts import HashedCounts
@@ -185,6 +186,12 @@ class ModelWeights(Protocol):
         :class:`NonFiniteLoss` for weights that are not finite.
         """
 
+    def server_shards(self, on_refusal: Callable[[str], None]) -> ServerShards | None:
+        """What lets servers write the tables of :meth:`begin_tables` themselves, in place of reading them; None: no server has any.
+
+        ``on_refusal``: is called with the reason if the tables must be read all the same.
+        """
+
     def end_tables(self) -> None:
         """End the reading of :meth:`begin_tables`, also where it failed."""
 
@@ -307,6 +314,10 @@ class Weights:
             if engine
             for together in parted_tables(partial(own_place, kind), engine, most_bytes)
         )
+
+    def server_shards(self, on_refusal: Callable[[str], None]) -> ServerShards | None:
+        """See :meth:`ModelWeights.server_shards`."""
+        return None
 
     def end_tables(self) -> None:
         """End the reading of :meth:`begin_tables`, also where it failed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from trainer.checkpoints.checkpoint import newest_intact
 from trainer.checkpoints.commit_manifest import JobPosition
@@ -13,6 +14,7 @@ from trainer.checkpoints.manifest import STATE
 from trainer.checkpoints.read import Checkpoint
 from trainer.checkpoints.run_files import commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
+from trainer.checkpoints.shard_name import ShardName
 from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY
 from trainer.model.task_heads import AnyHead, read_head
@@ -23,6 +25,9 @@ from trainer.run.progress.epochs import DataPosition
 from trainer.run.progress.identity import RunIdentity
 from trainer.run.weights.run_state import RunProgress
 from transforms.arrays import Array
+
+#: By name, of no checkpoint.
+NOTHING_TORN: Mapping[str, TornCheckpoint] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class SavedRun:
         job: the position of a training job; None if one process trained it.
         labels: the labels as trained; None if they are not recorded.
         partition: the plan of the tables in its parts; None: they are whole, or their rows are spread over the hosts of ``job``.
+        unread: the shards that have the tables, if servers are to read them: ``arrays`` has no table then.
     """
 
     path: str
@@ -54,6 +60,7 @@ class SavedRun:
     job: JobPosition | None = None
     labels: LabelRecord | None = None
     partition: PartitionPlan | None = None
+    unread: tuple[ShardName, ...] = ()
 
     @property
     def name(self) -> str:
@@ -62,10 +69,22 @@ class SavedRun:
 
 
 def read_newest_run(
-    run_dir: str | Path, *, on_skip: Callable[[str], None], weights: bool = True, verifies_all: bool = True
-) -> SavedRun | None:
-    """The newest checkpoint that is intact and whole, or None: see :func:`trainer.checkpoints.checkpoint.newest_intact`."""
-    return newest_intact(run_dir, saved_run, on_skip=on_skip, weights=weights, verifies_all=verifies_all)
+    run_dir: str | Path, *, on_skip: Callable[[str], None], weights: bool = True, verifies_all: bool = True,
+    with_shards: bool = True, torn: Mapping[str, TornCheckpoint] = NOTHING_TORN,
+) -> SavedRun | None:  # fmt: skip
+    """The newest checkpoint that is intact and whole, or None: see :func:`trainer.checkpoints.checkpoint.newest_intact`.
+
+    ``torn``: by name, checkpoints of which servers have found a shard torn.
+    """
+
+    def take(checkpoint: Checkpoint) -> SavedRun:
+        if checkpoint.name in torn:
+            raise torn[checkpoint.name]
+        return saved_run(checkpoint)
+
+    return newest_intact(
+        run_dir, take, on_skip=on_skip, weights=weights, verifies_all=verifies_all, with_shards=with_shards
+    )
 
 
 def saved_run(checkpoint: Checkpoint) -> SavedRun:
@@ -92,7 +111,7 @@ def saved_run(checkpoint: Checkpoint) -> SavedRun:
     task = BINARY if head is None else read_head(head)
     return SavedRun(
         checkpoint.path, identity, progress, saved, arrays, task, checkpoint.digest, checkpoint.epochs_done, job, labels,
-        checkpoint.partition,
+        checkpoint.partition, checkpoint.unread,
     )  # fmt: skip
 
 

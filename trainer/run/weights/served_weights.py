@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
+from trainer.checkpoints.checkpoint import read_epoch
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
@@ -17,7 +19,9 @@ from trainer.run.reading.batches import Batch
 from trainer.run.weights.dense_step import LookedUp, TableGradients
 from trainer.run.weights.one_engine import joined_features, joined_ids, joined_options, name_in_engine, place_of
 from trainer.run.weights.run_state import Weights, build_dense
+from trainer.run.weights.saved_run import SavedRun
 from trainer.run.weights.saved_tables import check_whole, parted_tables, saved_states, state_arrays, under
+from trainer.run.weights.server_shards import ServerShards
 from trainer.tables.batches import IdBatch
 from trainer.tables.hot_figures import HotFigures
 from trainer.tables.routes.servers.served_engine import ServedEngine, ServedOptions
@@ -104,6 +108,10 @@ class ServedTables:
         self._has_snapshot = True
         return tuple(parted_tables(place_of, self.engine, most_bytes))
 
+    def server_shards(self, on_refusal: Callable[[str], None]) -> ServerShards:
+        """See :meth:`ModelWeights.server_shards <trainer.run.weights.run_state.ModelWeights.server_shards>`."""
+        return ServerShards(self.engine.direct, place_of, on_refusal)
+
     def end(self) -> None:
         """End the reading of :meth:`begin`; see :meth:`Weights.end_tables`."""
         self.engine.end_snapshot()
@@ -112,6 +120,13 @@ class ServedTables:
     def clear(self) -> None:
         """Give all rows their initial values: servers may have those of an earlier run."""
         self.engine.load_state({one.name: empty_state(one) for one in self.engine.tables})
+
+    def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+        """Let the servers read the shards of a run that were not read, or read them here if they cannot; see :meth:`ServerShards.load`."""
+        if self.server_shards(on_refusal).load(run_dir, saved.progress.step, saved.unread):
+            self.engine.take_loaded()
+        else:
+            self.load(read_epoch(run_dir, saved.number).arrays)
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Restore the tables of a checkpoint. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
@@ -158,6 +173,10 @@ class ServedWeights(Weights):
         """See :meth:`Weights.begin_tables`."""
         return self.tables.begin(most_bytes)
 
+    def server_shards(self, on_refusal: Callable[[str], None]) -> ServerShards:
+        """See :meth:`Weights.server_shards`."""
+        return self.tables.server_shards(on_refusal)
+
     def end_tables(self) -> None:
         """See :meth:`Weights.end_tables`."""
         self.tables.end()
@@ -166,3 +185,11 @@ class ServedWeights(Weights):
         """See :meth:`Weights.load`."""
         self.dense.load_state(under(arrays, "dense/"))
         self.tables.load(arrays)
+
+    def load_saved(self, run_dir: Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+        """Restore a run of which the tables may not be read: the servers read their shards. Raises as :meth:`Weights.load`."""
+        if not saved.unread:
+            self.load(saved.arrays)
+            return
+        self.dense.load_state(under(saved.arrays, "dense/"))
+        self.tables.load_saved(run_dir, saved, on_refusal)

@@ -5,7 +5,7 @@ A step is compiled with its lookups, dense part, dense optimizer and updates. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from trainer.run.reading.batches import Batch
 from trainer.run.weights.one_engine import joined_features, joined_ids, name_in_engine, place_of
 from trainer.run.weights.run_state import AttemptBeginning, Weights, build_weights
 from trainer.run.weights.saved_tables import parted_tables, saved_states, state_arrays, under
+from trainer.run.weights.server_shards import ServerShards
 from trainer.run.weights.step_pipeline import SliceSteps, Steps
 from trainer.tables.engine import TableState
 from trainer.tables.hashed_counts import HashedCounts
@@ -167,6 +168,10 @@ class TpuWeights:
     def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
         """The tables of :meth:`arrays` as they are now: a copy, to be read in another thread while training goes on."""
         return tuple(parted_tables(place_of, self.engine, most_bytes))
+
+    def server_shards(self, on_refusal: Callable[[str], None]) -> ServerShards | None:
+        """See :meth:`ModelWeights.server_shards`: no server has any table."""
+        return None
 
     def end_tables(self) -> None:
         """End the reading of :meth:`begin_tables`, also where it failed."""

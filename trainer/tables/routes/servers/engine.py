@@ -139,6 +139,10 @@ class PsEngine(BagTables[ServedBatch]):
         self._of_each(lambda server: self._servers[server].open())
         self.forget_batches()
 
+    def take_loaded(self) -> None:
+        """See :class:`~trainer.tables.routes.servers.served_engine.ServedEngine`."""
+        self.restart()
+
     @property
     def setup(self) -> Setup:
         """Where its tables are placed, and which of their rows have memory."""

@@ -51,6 +51,9 @@ class Kind(IntEnum):
     WRITE_VALUES = 17
     WATCH = 19
     LEAVE = 20
+    REACH_RUN = 21
+    WRITE_SHARD = 22
+    LOAD_SHARDS = 23
     KEEP = 24
     FLUSH = 25
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from trainer.tables.routes.servers.frames import (
     count_at,
     draw_generation,
     read_document,
+    read_object,
     write_document,
 )
 from trainer.tables.routes.servers.row_messages import RowNumbers
@@ -270,6 +272,16 @@ class RemoteTables:
                 raise DataError("the server must return the requested history", value=(found_part, at))
             yield found
 
+    def ask_saving(self, kind: Kind, document: dict[str, Any]) -> object:
+        """Send a document over the connection of snapshots; returns the JSON value of the answer."""
+        return read_object(self._save(Request(kind, [write_document(document)]), Kind.DOCUMENT).body)
+
+    @property
+    def saving_bytes(self) -> int:
+        """The bytes that were sent and received over the connection of snapshots, since it was made."""
+        saving = self._saving
+        return 0 if saving is None else saving.sent_bytes + saving.received_bytes
+
     def end_snapshot(self) -> None:
         """End the snapshot, if there is one. A server that does not answer ends it by itself, as its connection is closed."""
         self._has_snapshot = False
@@ -333,6 +345,11 @@ class RemoteTables:
         """The number of the next request of a load, by which a server makes a repeated one once."""
         self._loads += 1
         return self._loads
+
+    def ask_loading(self, kind: Kind, document: dict[str, Any]) -> object:
+        """Send a document as the next request of a load; returns the JSON value of the answer."""
+        request = Request(kind, [write_document(document)], number=self._next_load())
+        return read_object(self._call(request, Kind.DOCUMENT).body)
 
     def end_load(self) -> None:
         """End a load: the rows are another generation, and updates are numbered from 1 on."""

@@ -63,6 +63,9 @@ class ServedEngine(EmbeddingEngine, Protocol):
     def open(self) -> None:
         """Take over what another engine has loaded into the servers."""
 
+    def take_loaded(self) -> None:
+        """Take over the rows that the servers of :attr:`direct` have loaded: no earlier batch or row counts any more."""
+
     def finish(self) -> None:
         """Wait until the servers have made all updates. Raises what they refused."""
 

@@ -90,6 +90,11 @@ class TieredEngine(ShardedTables):
         self._cold.open()
         self.forget_batches()
 
+    def take_loaded(self) -> None:
+        """See :class:`~trainer.tables.routes.servers.served_engine.ServedEngine`: hot rows are read again."""
+        self.store.read_hot()
+        self.restart()
+
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""
         return self.store.weights_of(table, self.checked_rows(table, rows))

@@ -126,6 +126,11 @@ class WorkerEngine(BagTables[_Sent]):
         self.direct.open()
         self._open()
 
+    def take_loaded(self) -> None:
+        """See :class:`~trainer.tables.routes.servers.served_engine.ServedEngine`."""
+        self._open()
+        self.restart()
+
     def _open(self) -> None:
         self._is_open = False
         self.forget_batches()

@@ -184,9 +184,8 @@ class DenseStore:
         if (values.weights.shape, values.slots.shape) != ((sizes[0],), (sizes[1],)):
             raise BadBatch("values must have the shapes of the rows", value=(values.weights.shape, values.slots.shape),
                            allowed=str(sizes))  # fmt: skip
-        bags = (
-            self._bags(rows, counts) if self.undo_log is None else self._read_bags(rows, counts)
-        )  # undone rows have values again
+        may_undo = self.undo_log is not None and not self.undo_log.is_filling
+        bags = self._read_bags(rows, counts) if may_undo else self._bags(rows, counts)  # undone rows have values again
         with self.changing(bags, self._every):
             write_rows(bags, self._rows_of_values[0], values.weights, self._values.weights)
             write_rows(bags, self._rows_of_values[1], values.slots, self._values.slots)

@@ -88,8 +88,13 @@ class SavedHistory:
         if is_same and len(self.candidates) == servers * candidates:
             own = self.candidates[server * candidates : (server + 1) * candidates]
         step = int(self.steps[server]) if is_same else int(self.steps.max())
-        step = max(step, int(ages.max()) + 1 if len(ages) else 0)
-        return LoadedHistory(KeptHistory(shortened(step, ages), own, evicted), ages)
+        return loaded_history(step, ages, own, evicted)
+
+
+def loaded_history(step: int, ages: Array, candidates: Array, evicted: int) -> LoadedHistory:
+    """The history of a server whose table was at a step at least, with rows of these ages."""
+    step = max(step, int(ages.max()) + 1 if len(ages) else 0)
+    return LoadedHistory(KeptHistory(shortened(step, ages), candidates, evicted), ages)
 
 
 def shortened(step: int, ages: Array) -> int:

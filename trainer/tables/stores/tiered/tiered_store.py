@@ -188,6 +188,10 @@ class TieredStore:
     def load_state(self, state: Mapping[str, TableState]) -> None:
         """See :class:`~trainer.tables.stores.row_store.RowStore`; the same rows stay hot."""
         self.cold.load_state(state)
+        self.read_hot()
+
+    def read_hot(self) -> None:
+        """Give all hot rows the values of the cold tier."""
         rows, frames, counts = self._placement.placed()
         self._hot.write_values(frames, counts, self.cold.read_values(rows, counts), are_changed=False)
 

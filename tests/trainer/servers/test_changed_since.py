@@ -1,0 +1,76 @@
+"""Which rows were changed since a full shard."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.examples import scaled
+from trainer.servers.changed_since import ChangedSince
+
+SIZES = (11, 0, 30)
+ROWS = st.tuples(st.lists(st.integers(0, 10)), st.lists(st.integers(0, 10**12)), st.lists(st.integers(0, 29)))
+
+
+def note(changed: ChangedSince, rows) -> None:
+    changed.note(
+        np.array([one for own in rows for one in own], np.int64), np.array([len(own) for own in rows], np.int64)
+    )
+
+
+@settings(max_examples=scaled(100))
+@given(st.lists(st.tuples(st.sampled_from(["update", "snapshot", "full", "forget"]), ROWS), max_size=20))
+def test_rows_since_a_full_shard_are_those_that_were_updated_after_its_snapshot(steps):
+    """As sets of rows say it; a table of size 0, such as a hashed one, is not noted."""
+    changed, interval, since = ChangedSince(SIZES), None, {}
+    for number, (step, rows) in enumerate(steps):
+        if step == "update":
+            note(changed, rows)
+            for found in since.values():
+                found[0] |= set(rows[0])
+                found[1] |= set(rows[2])
+        elif step == "snapshot":
+            interval = changed.begin()
+            for name, found in list(since.items())[-4:]:
+                of = interval.since[name]
+                assert set(np.flatnonzero(of.of_range(0, 0, 11))) == found[0]
+                assert set(7 + np.flatnonzero(of.of_range(2, 7, 30))) == {one for one in found[1] if one >= 7}
+                assert (of.count(0), of.count(1), of.count(2)) == (len(found[0]), 0, len(found[1]))
+        elif step == "full" and interval is not None:
+            changed.wrote(f"shard {number}", interval.number)
+            since = {f"shard {number}": [set(), set()]}
+            changed.keep_from(f"shard {number}")
+            interval = None
+        elif step == "forget":
+            changed.forget()
+            since, interval = {}, None
+
+
+def test_rows_that_change_while_a_full_shard_is_written_count():
+    changed = ChangedSince([8])
+    moment = changed.begin()
+    note(changed, [[3]])
+    changed.wrote("full", moment.number)
+    assert np.flatnonzero(changed.begin().since["full"].of_range(0, 0, 8)).tolist() == [3]
+
+
+def test_a_shard_of_rows_that_were_replaced_is_no_base():
+    changed = ChangedSince([8])
+    moment = changed.begin()
+    changed.forget()  # as by a load, before the shard is whole
+    changed.wrote("full", moment.number)
+    assert not changed.begin().since
+
+
+def test_intervals_begin_again():
+    """After 65,535 snapshots of a process the next shard is full."""
+    changed = ChangedSince([8])
+    changed.wrote("full", changed.begin().number)
+    changed._interval = 65_535
+    note(changed, [[1]])
+    moment = changed.begin()
+    assert not moment.since
+    changed.wrote("other", moment.number)
+    note(changed, [[2]])
+    assert np.flatnonzero(changed.begin().since["other"].of_range(0, 0, 8)).tolist() == [2]

@@ -1,0 +1,150 @@
+"""The manifest of a server's shard of a checkpoint: the rows that the server had at one moment, and their files. Pure.
+
+The format is that of :mod:`trainer.checkpoints.manifest`: canonical JSON text with a digest of itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainer.checkpoints.host_part import Moment
+from trainer.checkpoints.manifest import CheckpointFile, other_format, signed_text, verified_document
+from trainer.checkpoints.shard_name import ShardName, shard_folder
+from trainer.errors import TornCheckpoint
+from trainer.options.document_field import OPEN, DocumentField
+from transforms.derived_documents import Omitted, document_of
+
+SHARD_FORMAT = "headrace.shard/1"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTable:
+    """The rows of a table that a server has: row r there is row ``row_stride * r + row_first`` of the table, for r below ``rows``.
+
+    Attributes:
+        kind, table: the part of the model, and the table's name there.
+        row_stride, row_first: which rows they are.
+        rows: their number; of a hashed table that of its possible ids.
+        is_partial: whether the shard has only those that were changed since its base.
+    """
+
+    kind: str
+    table: str
+    row_stride: int
+    row_first: int
+    rows: int
+    is_partial: Omitted[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerShard:
+    """What a server knows about its shard, beside the arrays.
+
+    Attributes:
+        attempt: the number of its folder.
+        server, servers: the server's place, and the number of servers.
+        step: optimizer steps of the whole run at its moment.
+        tables: the tables, in the order of their arrays.
+        base: the name of the full shard of the same server that has the other rows of partial tables; empty for a full shard.
+    """
+
+    attempt: int
+    server: int
+    servers: int
+    step: int
+    tables: tuple[ShardTable, ...]
+    base: Omitted[str] = ""
+
+    @property
+    def moment(self) -> Moment:
+        """The moment of every array of the shard."""
+        return Moment(self.attempt, self.step)
+
+    @property
+    def folder(self) -> str:
+        """The shard's folder within the folder of checkpoints."""
+        return shard_folder(self.attempt, self.server)
+
+    def check_read(self, part: DocumentField) -> None:
+        """Raise :class:`TornCheckpoint` for the place of no server."""
+        if self.server >= self.servers:
+            raise TornCheckpoint("the server of a shard must be below the number of servers", where=part.place,
+                                 value=self.server, allowed=f"less than {self.servers}")  # fmt: skip
+        if bool(self.base) != any(one.is_partial for one in self.tables):
+            raise TornCheckpoint("a shard must have a base if and only if it has partial tables", where=part.place, value=self.base[:80])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ShardManifest:
+    """A server's document and the names and files of its arrays, in the order of their numbers."""
+
+    shard: ServerShard
+    arrays: tuple[tuple[str, CheckpointFile], ...]
+
+    def to_bytes(self) -> bytes:
+        """The text of the shard's ``manifest.json``."""
+        return signed_text(
+            {
+                "format": SHARD_FORMAT,
+                "shard": document_of(self.shard),
+                "arrays": [{"name": name, **document_of(file)} for name, file in self.arrays],
+            }
+        )
+
+    @property
+    def name(self) -> ShardName:
+        """The name of the shard with this manifest."""
+        return ShardName(self.shard.attempt, self.shard.server, hashlib.sha256(self.to_bytes()).hexdigest())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> ShardManifest:
+        """The inverse of :meth:`to_bytes`. Raises :class:`TornCheckpoint`, or :class:`OtherFormat` for another version."""
+        document = verified_document(data, where)
+        form = document.at("format").text()
+        if form != SHARD_FORMAT:
+            raise other_format(form, (SHARD_FORMAT,), where)
+        arrays = tuple(
+            (item.at("name").text(), OPEN.read(CheckpointFile, item)) for item in document.at("arrays").items()
+        )
+        if len(dict(arrays)) != len(arrays):
+            raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
+        return cls(OPEN.read(ServerShard, document.at("shard")), arrays)
+
+
+def check_server_shards(step: int, shards: Sequence[tuple[ShardName, ShardManifest]], where: str) -> None:
+    """Raise :class:`TornCheckpoint` unless these are the shards of all servers of one moment, that of ``step`` steps."""
+    servers, attempt = len(shards), shards[0][0].attempt
+    for place, (name, manifest) in enumerate(shards):
+        one = manifest.shard
+        found = {
+            "attempt of the folder": (name.attempt, attempt),
+            "attempt": (one.attempt, attempt),
+            "step": (one.step, step),
+            "servers": (one.servers, servers),
+            "server": (one.server, place),
+            "server of the folder": (name.server, place),
+        }
+        wrong = {what: pair for what, pair in found.items() if pair[0] != pair[1]}
+        if wrong:
+            raise TornCheckpoint(
+                "a shard must be that of its server at the moment of the checkpoint, got another",
+                where=f"{where}: {name.folder}",
+                value=", ".join(f"{what} {pair[0]}" for what, pair in wrong.items()),
+                allowed=", ".join(f"{what} {pair[1]}" for what, pair in wrong.items()),
+                next_step="restore an earlier checkpoint",
+            )
+    if len({tuple(name for name, _ in manifest.arrays) for _, manifest in shards}) != 1:
+        raise TornCheckpoint("all shards of a checkpoint must have the same arrays", where=where)
+
+
+def check_base(shard: ServerShard, name: ShardName, base: ShardManifest, where: str) -> None:
+    """Raise :class:`TornCheckpoint` unless ``base`` is a full shard of the same server, before the shard, with its tables."""
+    own, found = shard.server, base.shard
+    rows = [(one.kind, one.table, one.row_stride, one.row_first, one.rows) for one in shard.tables]
+    of_base = [(one.kind, one.table, one.row_stride, one.row_first, one.rows) for one in found.tables]
+    fits = (found.server, found.servers, found.attempt) == (own, shard.servers, name.attempt) and rows == of_base
+    if not fits or found.base or not (found.attempt < shard.attempt and found.step <= shard.step):
+        raise TornCheckpoint("the base of a shard must be an earlier full shard of its server, with the same tables", where=f"{where}: {shard.folder}",
+                             value=str(name)[:60])  # fmt: skip

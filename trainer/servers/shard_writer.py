@@ -1,0 +1,245 @@
+"""A server's shard of a checkpoint, written from its snapshot in a thread while training goes on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
+from trainer.checkpoints.shard_manifest import ServerShard, ShardTable
+from trainer.checkpoints.shard_name import ShardName
+from trainer.checkpoints.shards.reach import answer_probe
+from trainer.checkpoints.shards.shard_orders import Reach, ReachOrder, SavedTable, ShardProgress, WriteOrder
+from trainer.checkpoints.shards.write_shard import find_shard, write_shard
+from trainer.checkpoints.table_sections import section_name
+from trainer.errors import CheckpointNotWritten, ConfigError, ServerLost
+from trainer.run.weights.saved_tables import check_finite_values, table_arrays
+from trainer.servers.allowed_runs import AllowedRuns
+from trainer.servers.changed_since import ChangedRowsOf, ChangedSince, SnapshotInterval
+from trainer.servers.held_rows import HeldRows
+from trainer.tables.engine import ChangedRows
+from trainer.tables.optimizers import slot_width
+from trainer.tables.routes.servers.table_documents import HeldTable, HeldTables
+from trainer.tables.stores.dense.snapshot import RANGE_BYTES, rows_of_range
+from trainer.tables.stores.hashed.saved_history import AGES, CANDIDATES, STEPS
+from trainer.tables.stores.row_store import KeptSnapshot
+from transforms.arrays import Array
+from transforms.errors import HeadraceError, InputError
+
+_LOG = logging.getLogger(__name__)
+#: A shard is full if more than this share of rows was changed since its base: so two shards of a server have at most 1.5 times its rows.
+_MOST_SHARE = 0.5
+#: So much is written again if the process of a server ends meanwhile; of larger shards the rows that are written are kept no longer.
+_AGAIN_BYTES = 256 << 20
+#: How long the writing of an earlier order may take to end.
+_END_SECS = 10.0
+#: A small shard is written at once.
+_FIRST_SECS = 0.2
+_MOST_REASON = 400
+
+
+class ShardWriting:
+    """The writing of one order, which begins with its construction.
+
+    The snapshot keeps all rows until some hundred MB are written, so that another process of the server can begin again, and then those alone
+    whose bytes are not written yet. Raises :class:`ConfigError` for an order of other tables than those held.
+    """
+
+    def __init__(self, order: WriteOrder, rows: HeldRows, snapshot: KeptSnapshot, interval: SnapshotInterval) -> None:
+        held = rows.held
+        self.order, self._rows_of, self._to_leave = order.order, rows, dict[int, int]()
+        self._changed, self._interval = rows.changed, interval.number
+        self._run, self._snapshot = order.run, snapshot
+        self._unread = sum(1 for one in order.tables if one.rows)
+        self._written_bytes = 0
+        self._name: ShardName | None = None
+        self._error: HeadraceError | None = None
+        _check_tables(order, held)
+        self._since = _base_of(order, rows.changed, interval, snapshot)
+        self._base = order.base if self._since is not None else ""
+        shard, saved = self._shard_of(order, held), list(zip(order.tables, held.tables, strict=True))
+        parted = [self._table(p, one, table) for p, (one, table) in enumerate(saved)]
+        arrays: dict[str, Array] = {}
+        for p, (one, table) in enumerate(saved):
+            if table.limits is not None:
+                history = snapshot.history(p)
+                arrays[section_name(one.kind, STEPS, one.table)] = np.array([history.step], np.int64)
+                arrays[section_name(one.kind, CANDIDATES, one.table)] = history.candidates
+        self._thread = threading.Thread(target=self._write, args=(shard, parted, arrays), name="shard", daemon=True)
+        self._thread.start()
+
+    def progress(self) -> ShardProgress:
+        """What is written. Raises the error that has ended it."""
+        is_over = not self._thread.is_alive()
+        if is_over and self._error is not None:
+            raise self._error
+        is_written = is_over and self._name is not None
+        return ShardProgress(
+            self._written_bytes, str(self._name) if is_written else "", self._base if is_written else ""
+        )
+
+    def wait(self, secs: float) -> None:
+        """Wait for the end, at most so long."""
+        self._thread.join(secs)
+
+    def _write(self, shard: ServerShard, parted: Sequence[PartedArrays], arrays: dict[str, Array]) -> None:
+        try:
+            self._name = write_shard(self._run, shard, parted, arrays)
+            self._snapshot.close()
+            if not self._base:
+                self._changed.wrote(str(self._name), self._interval)
+        except HeadraceError as error:
+            self._error = error
+        except Exception as error:
+            _LOG.exception("the shard of a checkpoint was not written")
+            self._error = CheckpointNotWritten("the shard of a checkpoint could not be written", where=self._run, value=repr(error)[:200])  # fmt: skip
+
+    def _changed_of(self, p: int) -> ChangedRowsOf | None:
+        """Which rows of a part are written; None: all of them."""
+        return self._since if self._changed.is_tracked(p) else None
+
+    def _shard_of(self, order: WriteOrder, held: HeldTables) -> ServerShard:
+        tables = []
+        for p, (one, held_table) in enumerate(zip(order.tables, held.tables, strict=True)):
+            origin, is_partial = held_table.origin, self._changed_of(p) is not None
+            tables.append(ShardTable(one.kind, one.table, origin.row_stride, origin.row_first, one.rows, is_partial))
+        return ServerShard(order.attempt, order.server, order.servers, order.step, tuple(tables), self._base)
+
+    def _table(self, p: int, saved: SavedTable, held: HeldTable) -> PartedArrays:
+        """The arrays of a part of the server."""
+        table, is_hashed = held.table, held.limits is not None
+        since = self._changed_of(p)
+        count = (self._snapshot.counts[p] if since is None else since.count(p)) if saved.rows else 0
+        slots = slot_width(table.optimizer, table.dim)
+        kinds = table_arrays(saved.kind, saved.table, count, table.dim, slots)
+        beside = (ArrayKind(section_name(saved.kind, AGES, saved.table), "int64", (count,)),) if is_hashed else ()
+        rows = self._rows(p, saved, held, table.dim + slots)
+        return PartedArrays((*kinds, *beside), rows if saved.rows else iter(()))
+
+    def _rows(self, p: int, saved: SavedTable, held: HeldTable, width: int) -> Iterator[tuple[Array, ...]]:
+        """The changed rows of a part, with their numbers in the whole table, some at a time."""
+        size, step = int(self._snapshot.sizes[p]), rows_of_range(width, RANGE_BYTES)
+        origin, where, since = held.origin, f"{saved.kind} table {saved.table}", self._changed_of(p)
+        for first in range(0, size, step):
+            stop = min(first + step, size)
+            found = self._snapshot.read(p, first, stop)
+            if since is not None:
+                found = _chosen(found, since.of_range(p, first, stop)[found.rows - first])
+            check_finite_values(found, where)
+            ages = self._snapshot.ages(p, first, stop)
+            rows = found.rows * origin.row_stride + origin.row_first
+            if len(rows):
+                yield rows, found.weights, found.slots, *(() if ages is None else (ages,))
+            self._written_bytes += found.rows.nbytes + found.weights.nbytes + found.slots.nbytes
+            self._leave(p, stop)
+        self._unread -= 1
+        if not self._unread and self._written_bytes >= _AGAIN_BYTES:
+            self._snapshot.close()  # training that waits for space goes on, before the files are durable
+
+    def _leave(self, p: int, stop: int) -> None:
+        """Let the snapshot keep the rows of a part below ``stop`` no longer, once so much is written that it is not to be written again."""
+        self._to_leave[p] = stop
+        if self._written_bytes < _AGAIN_BYTES:
+            return
+        self._rows_of.leave_rows(is_begun=True)
+        for left, below in self._to_leave.items():
+            self._snapshot.leave(left, below)
+        self._to_leave.clear()
+
+
+class ShardWriter:
+    """Writes the shards that training asks for, one at a time, into the runs that the server may write to.
+
+    ``resumed``: the snapshot that an earlier process has begun, if some of its rows are in the files of that process alone.
+
+    Attributes:
+        interval: that which began with the newest snapshot.
+    """
+
+    def __init__(self, runs: AllowedRuns, resumed: KeptSnapshot | None = None) -> None:
+        self._runs, self._resumed = runs, resumed
+        self._writing: ShardWriting | None = None
+        self.interval = SnapshotInterval()
+
+    def reach(self, order: ReachOrder) -> Reach:
+        """Whether this server reaches a run."""
+        try:
+            self._runs.check(order.run)
+        except InputError as error:
+            return Reach(False, f"{error.what}, got {error.value!r}, allowed {error.allowed}"[:_MOST_REASON])
+        return answer_probe(order)
+
+    def follow(self, order: WriteOrder, rows: HeldRows, find: Callable[[], KeptSnapshot]) -> ShardProgress:
+        """Begin an order, or go on with it; ``find``: the snapshot of the session that asks.
+
+        Raises :class:`ConfigError` for another run than those allowed, :class:`ServerLost` if an earlier process has begun to write it, and
+        what writing raises.
+        """
+        self._runs.check(order.run)
+        if self._writing is None or self._writing.order != order.order:
+            if (written := _written(order)) is not None:
+                return written
+            snapshot = find()
+            if snapshot is self._resumed:
+                raise ServerLost("a shard must be written by one process of its server", value="the process that began it has ended",
+                                 next_step="train the epoch again from the last checkpoint")  # fmt: skip
+            if self._writing is not None:
+                self._writing.wait(_END_SECS)  # its snapshot is over
+            self._writing = ShardWriting(order, rows, snapshot, self.interval)
+            self._writing.wait(_FIRST_SECS)
+        return self._writing.progress()
+
+
+def _written(order: WriteOrder) -> ShardProgress | None:
+    """The shard of an order that an earlier process of the server has written; None if it is not there."""
+    found = find_shard(order.run, order.attempt, order.server)
+    if found is None:
+        return None
+    own = (
+        order.attempt,
+        order.server,
+        order.servers,
+        order.step,
+        [(one.kind, one.table, one.rows) for one in order.tables],
+    )
+    shard = found.shard
+    there = (
+        shard.attempt,
+        shard.server,
+        shard.servers,
+        shard.step,
+        [(one.kind, one.table, one.rows) for one in shard.tables],
+    )
+    if own != there or shard.base not in ("", order.base):
+        raise ConfigError("a shard must be new, got one of another order in its place", where=shard.folder,
+                          next_step="train the epoch again from the last checkpoint")  # fmt: skip
+    return ShardProgress(sum(file.size_bytes for _, file in found.arrays), str(found.name), shard.base)
+
+
+def _base_of(
+    order: WriteOrder, changed: ChangedSince, interval: SnapshotInterval, snapshot: KeptSnapshot
+) -> ChangedRowsOf | None:
+    """The rows that were changed since the base of an order; None if all rows are to be written, as when too many of them were changed."""
+    since = interval.since.get(order.base)
+    if since is None:
+        return None
+    changed.keep_from(order.base)
+    tracked = [p for p, one in enumerate(order.tables) if one.rows and changed.is_tracked(p)]
+    rows = sum(snapshot.counts[p] for p in tracked)
+    is_small = sum(map(since.count, tracked)) <= _MOST_SHARE * rows
+    return since if tracked and is_small else None
+
+
+def _chosen(found: ChangedRows, mine: Array) -> ChangedRows:
+    return ChangedRows(found.rows[mine], found.weights[mine], found.slots[mine])
+
+
+def _check_tables(order: WriteOrder, held: HeldTables) -> None:
+    """Raise :class:`ConfigError` unless the order names a table for each part of the server, of which none is pruned."""
+    if len(order.tables) != len(held.tables):
+        raise ConfigError("a shard must have the tables of its server", value=len(order.tables), allowed=str(len(held.tables)))  # fmt: skip
+    if held.pruning is not None:
+        raise ConfigError("the rows of pruned tables must be saved by the trainer", value="a shard of a server with pruned tables")  # fmt: skip
