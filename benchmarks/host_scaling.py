@@ -35,7 +35,8 @@ def rate_of(
         commits.setdefault(status.commit_epochs, time.monotonic())
 
     options = {"batch_rows": batch_rows, "batch_rows_per_host": per_host, "partitions_per_epoch": 1, "dim": 16,
-               "top_mlp": (64, 32), "linear": True}  # fmt: skip
+               "top_mlp": (64, 32), "embedding_learning_rate": 0.01, "dense_learning_rate": 1e-3,
+               "dense_scaling": {"price": (("log", 1.0, 1.0),), "input_4": (("log", 1.0, 1.0),)}}  # fmt: skip
     run_job(warehouse, folder, settings(hosts), on_status=note, unit_rows=1 << 16, **options)
     saved = read_newest_run(folder, on_skip=print)
     assert saved is not None
