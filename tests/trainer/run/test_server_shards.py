@@ -24,6 +24,7 @@ from trainer.run.weights.server_shards import ServerShards
 from trainer.servers import shard_writer
 from trainer.servers.run_servers import RunServers
 from trainer.tables.routes.servers.remote_tables import RemoteTables
+from transforms.errors import DataError
 
 HASHED = {"hashed": {"user": {"capacity": 300}}}
 
@@ -328,3 +329,14 @@ def test_few_changed_rows_make_a_partial_shard_in_training(tmp_path):
     with thread_servers(3, runs=[tmp_path / "run"]) as servers:
         train(data.solution, data.read, config(tmp_path / "run", **settings), make_engine=on_servers(servers, 1))
     assert_equal_arrays(newest(tmp_path / "run").arrays, newest(tmp_path / "rows").arrays)
+
+
+def test_rows_of_a_server_of_an_earlier_release_pass_through_the_trainer(tmp_path, monkeypatch):
+    def refuse(*arguments):
+        raise DataError("a frame must have a known kind", value=21)
+
+    monkeypatch.setattr(shard_writer.ShardWriter, "reach", refuse)
+    told = []
+    trained(tmp_path, 1, events=told)
+    assert [one.message for one in told if one.kind == "rows pass"] == ["server s0: a frame must have a known kind"]
+    assert not newest_commit(tmp_path).shards

@@ -133,9 +133,11 @@ class ServerShards:
 
     def _ask_reach(self, orders: Sequence[ReachOrder]) -> list[Reach]:
         def ask(server: int) -> Reach:
-            return read_order(
-                Reach, self.engine.servers[server].ask_saving(Kind.REACH_RUN, to_document(orders[server]))
-            )
+            try:
+                found = self.engine.servers[server].ask_saving(Kind.REACH_RUN, to_document(orders[server]))
+            except RemoteError as error:  # such as one of an earlier release, which has no shards
+                return Reach(False, error.what)
+            return read_order(Reach, found)
 
         return _of_each(len(orders), ask)
 
