@@ -132,6 +132,9 @@ class Recording:
     def dense_arrays(self) -> dict[str, np.ndarray]:
         return {}
 
+    def server_shards(self, on_refusal: object) -> None:
+        """No server has tables."""
+
     def begin_tables(self, most_bytes: int) -> tuple[()]:
         return ()
 
