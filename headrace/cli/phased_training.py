@@ -42,7 +42,7 @@ def train_phases(phases: Mapping[str, TrainOptions]) -> None:
             log, status, found = _train(PHASES[0], initial, log, folder, stop)
             if status or stop.is_asked:
                 return _end(log, status, [found], as_json=run.as_json)
-            if log.runs[-1].secs <= run.catch_up_secs:
+            if log.runs[-1].has_caught_up(run.catch_up_secs):
                 log = PhaseLog(is_caught_up=True, runs=log.runs)
                 log.write(folder)
                 say(f"caught up: the last initial training took {log.runs[-1].secs:.0f} s")

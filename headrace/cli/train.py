@@ -32,7 +32,13 @@ from headrace.cli.planned_training import (
     with_hot_rows,
 )
 from headrace.cli.remote_workers import open_remote_workers
-from headrace.cli.train_options.arguments import TrainCommand, save_options
+from headrace.cli.train_options.arguments import (
+    TrainCommand,
+    has_phases,
+    keys_in_errors,
+    phases_of,
+    save_options,
+)
 from headrace.cli.train_options.training import TrainOptions
 from headrace.cli.training_figures import Statuses, placement_row, pruned_row, served_row, server_statuses
 from headrace.cli.training_jobs import job_options, pin_new, train_job
@@ -45,6 +51,8 @@ from transforms.errors import InputError
 from transforms.execution.memory import keep_freed_memory
 
 if TYPE_CHECKING:
+    from typer._click import Context
+
     from headrace.screens.training import EpochRow, OptionRow, PassesRow, TowerRow, TrainedScreen
     from headrace.screens.training_figures import PlacementRow, ServedRow
     from trainer.errors import ServerLost
@@ -172,11 +180,14 @@ def train(options: TrainOptions) -> None:
 
 
 class _Train(TrainCommand):
-    def train_phases(self, phases: Mapping[str, TrainOptions]) -> None:
-        """See :func:`headrace.cli.phased_training.train_phases`."""
-        from headrace.cli.phased_training import train_phases
+    def invoke(self, ctx: Context) -> Any:
+        """Run the command, or each of the phases of its run file."""
+        with keys_in_errors(ctx):
+            if not has_phases(ctx):
+                return super().invoke(ctx)
+            from headrace.cli.phased_training import train_phases
 
-        train_phases(phases)
+            return train_phases(phases_of(ctx))
 
 
 #: The command, whose help has panels.

@@ -102,6 +102,14 @@ def test_a_phase_needs_a_file(cli: Any) -> None:
     assert "--phase needs a run file" in cli("train", "ctr", "--phase", "initial", status=2).err
 
 
+@pytest.mark.parametrize(("events", "secs", "has_caught_up"), [(5, 9.0, True), (5, 10.5, False), (0, 99.0, True)])
+def test_initial_training_ends_when_it_is_short_or_has_nothing_to_train(
+    events: int, secs: float, has_caught_up: bool
+) -> None:
+    """A time below that of starting a training must not repeat empty ones for ever."""
+    assert PhaseRun("initial", 1, 0, events, secs).has_caught_up(10.0) == has_caught_up
+
+
 def test_the_log_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert PhaseLog.read(tmp_path / "none") == PhaseLog()
     log = PhaseLog().with_run(PhaseRun("initial", 2, 0, 7, 1.5))

@@ -49,15 +49,9 @@ class TrainCommand(GroupedCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Context) -> Any:
-        """Run the command, or each of the phases of its run file; its errors name the key of a value that comes from a run file."""
-        with _keys_in_errors(ctx):
-            if has_phases(ctx):
-                return self.train_phases(options_of_phases(ctx.meta[_ARGUMENTS]))
+        """Run the command; its errors name the key of a value that comes from a run file."""
+        with keys_in_errors(ctx):
             return super().invoke(ctx)
-
-    def train_phases(self, phases: Mapping[str, TrainOptions]) -> None:
-        """Train in phases. A command that only parses arguments does not."""
-        raise NotImplementedError
 
 
 #: The run file of a context, and its arguments, in its ``meta``.
@@ -85,6 +79,11 @@ def has_phases(ctx: Context) -> bool:
     return file is not None and bool(file.phases) and not ctx.params["phase"]
 
 
+def phases_of(ctx: Context) -> dict[str, TrainOptions]:
+    """The options of each phase of a command that :func:`has_phases`. Raises :class:`InputError`."""
+    return options_of_phases(ctx.meta[_ARGUMENTS])
+
+
 def options_of_phases(arguments: Sequence[str]) -> dict[str, TrainOptions]:
     """The options of each phase of the run file in these arguments, checked as the command does. Raises :class:`InputError`.
 
@@ -93,7 +92,7 @@ def options_of_phases(arguments: Sequence[str]) -> dict[str, TrainOptions]:
     found = {}
     for phase in PHASES:
         context = _context([*arguments, "--phase", phase])
-        with _keys_in_errors(context):
+        with keys_in_errors(context):
             if given := [option_name(one) for one in _CAUGHT_UP if context.params[one]]:
                 raise InputError("caught-up training must have its settings in one place", where=", ".join(given),
                                  next_step="write them in the table [caught_up], without caught-up-")  # fmt: skip
@@ -117,7 +116,7 @@ def check_unchanged(initial: Mapping[str, Any], caught_up: Mapping[str, Any]) ->
 
 
 @contextmanager
-def _keys_in_errors(ctx: Context) -> Iterator[None]:
+def keys_in_errors(ctx: Context) -> Iterator[None]:
     """Let errors about a flag whose value comes from a run file name the file and the key."""
     try:
         yield
@@ -176,7 +175,7 @@ def parse_training(arguments: Sequence[str], *, hosts: int = 0) -> TrainOptions:
     Raises :class:`~transforms.errors.InputError`.
     """
     context = _context(arguments)
-    with _keys_in_errors(context):
+    with keys_in_errors(context):
         if has_phases(context):
             raise InputError("training in another command must have one phase", where="--from", value=context.params["from_file"],
                              allowed=f"--phase {' or '.join(PHASES)}", next_step="give --phase too")  # fmt: skip

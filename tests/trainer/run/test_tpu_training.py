@@ -9,14 +9,11 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 
-import transforms.expressions.expression as hr
+from tests.trainer.news_clicks import news_clicks
 from tests.trainer.run.test_chaos import kill_after, run_to_the_end
 from tests.trainer.synthetic import TYPES, Synthetic, config
-from tests.warehouse.scenes import FREE_READS
 from trainer.checkpoints.checkpoint import read_newest
 from trainer.errors import ConfigError, NonFiniteLoss
 from trainer.model.inputs import lay_out
@@ -25,9 +22,7 @@ from trainer.run.weights.run_state import linear_features
 from trainer.run.weights.saved_run import read_newest_run
 from trainer.serving.trained import evaluate
 from trainer.tables import CpuEngine
-from transforms.expressions.model import Model
-from warehouse import Warehouse, read_fragment, read_solution, register_table, submit_model
-from warehouse.config import WarehouseConfig
+from warehouse import read_fragment
 from warehouse.reading.reader import read_labels
 
 pytest.importorskip("tensorflow")
@@ -166,20 +161,8 @@ def test_a_killed_run_leaves_no_trace(tmp_path):
 
 @pytest.fixture
 def news(shared_data: Path, tmp_path: Path):
-    """The first clicks of three hours of a news site."""
-    for hour in range(3):
-        table = pyarrow.csv.read_csv(shared_data / f"globo/clicks_hour_{hour:03d}.csv.gz").slice(0, 700)
-        folder = tmp_path / f"log/date=2017-10-01/hour={hour:02d}"
-        folder.mkdir(parents=True)
-        pq.write_table(table, folder / "part.parquet", row_group_size=250)
-    model = Model("clicks", client="news", label=hr.int64("click_deviceGroup") == 1, table="clicks")
-    model.input("article", hr.int64("click_article_id").hash_buckets(5000))
-    model.input("region", hr.int64("click_region").hash_buckets(64))
-    model.input("referrer", hr.int64("click_referrer_type").cast("float32"))
-    with Warehouse.open(WarehouseConfig(home=str(tmp_path / "home"), rates=FREE_READS)) as opened:
-        register_table(opened, "clicks", str(tmp_path / "log"))
-        submit_model(opened, model)
-        yield opened, read_solution(opened, "clicks")
+    with news_clicks(shared_data, tmp_path, hour_rows=700, group_rows=250) as found:
+        yield found
 
 
 @pytest.mark.slow

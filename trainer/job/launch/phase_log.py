@@ -42,6 +42,10 @@ class PhaseRun:
     events: Annotated[int, _COUNT]
     secs: Annotated[float, number(0.0)]
 
+    def has_caught_up(self, most_secs: float) -> bool:
+        """Whether nothing was left to train, or what has landed meanwhile is at most ``most_secs`` old. An empty training takes time, too."""
+        return not self.events or self.secs <= most_secs
+
 
 @dataclass(frozen=True, slots=True)
 class PhaseLog:

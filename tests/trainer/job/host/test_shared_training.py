@@ -8,13 +8,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 
-import transforms.expressions.expression as hr
+from tests.trainer.news_clicks import news_clicks
 from tests.trainer.synthetic import Synthetic, config
 from tests.trainer.thread_channels import on_channels
-from tests.warehouse.scenes import FREE_READS
 from trainer.job.host.attempt import Attempt, AttemptTools, TrainedState
 from trainer.job.host.job_data import JobData
 from trainer.job.host.sharded_weights import ShardedWeights
@@ -27,10 +25,7 @@ from trainer.run.reading.unit_reader import UnitReader, read_by_solution
 from trainer.run.weights.run_state import RunProgress, build_weights
 from trainer.scheduling.orders import BEGINNING, StartEpoch
 from trainer.tables.statistics.batch_sampler import BatchSampler
-from transforms.expressions.model import Model
 from transforms.types import Dense, DType
-from warehouse import Warehouse, read_solution, register_table, submit_model
-from warehouse.config import WarehouseConfig
 from warehouse.reading.reader import read_labels
 
 pytest.importorskip("tensorflow")
@@ -95,20 +90,8 @@ def whole(parts):
 
 @pytest.fixture
 def news(shared_data: Path, tmp_path: Path):
-    """The first clicks of three hours of a news site."""
-    for hour in range(3):
-        table = pyarrow.csv.read_csv(shared_data / f"globo/clicks_hour_{hour:03d}.csv.gz").slice(0, 1500)
-        folder = tmp_path / f"log/date=2017-10-01/hour={hour:02d}"
-        folder.mkdir(parents=True)
-        pq.write_table(table, folder / "part.parquet", row_group_size=500)
-    model = Model("clicks", client="news", label=hr.int64("click_deviceGroup") == 1, table="clicks")
-    model.input("article", hr.int64("click_article_id").hash_buckets(5000))
-    model.input("region", hr.int64("click_region").hash_buckets(64))
-    model.input("referrer", hr.int64("click_referrer_type").cast("float32"))
-    with Warehouse.open(WarehouseConfig(home=str(tmp_path / "home"), rates=FREE_READS)) as opened:
-        register_table(opened, "clicks", str(tmp_path / "log"))
-        submit_model(opened, model)
-        yield opened, read_solution(opened, "clicks")
+    with news_clicks(shared_data, tmp_path, hour_rows=1500, group_rows=500) as found:
+        yield found
 
 
 @pytest.mark.slow
