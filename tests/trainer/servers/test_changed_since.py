@@ -19,29 +19,36 @@ def note(changed: ChangedSince, rows) -> None:
     )
 
 
+STEPS = st.sampled_from(["update", "snapshot", "full", "publish", "forget"])
+
+
 @settings(max_examples=scaled(100))
-@given(st.lists(st.tuples(st.sampled_from(["update", "snapshot", "full", "forget"]), ROWS), max_size=20))
+@given(st.lists(st.tuples(STEPS, ROWS), max_size=20))
 def test_rows_since_a_full_shard_are_those_that_were_updated_after_its_snapshot(steps):
-    """As sets of rows say it; a table of size 0, such as a hashed one, is not noted."""
-    changed, interval, since = ChangedSince(SIZES), None, {}
+    """As sets of rows say it; a table of size 0, such as a hashed one, is not noted. A shard may be whole long after its snapshot."""
+    changed, interval, after_snapshot, since = ChangedSince(SIZES), None, (set(), set()), {}
     for number, (step, rows) in enumerate(steps):
         if step == "update":
             note(changed, rows)
-            for found in since.values():
-                found[0] |= set(rows[0])
-                found[1] |= set(rows[2])
+            for found in [after_snapshot, *since.values()]:
+                found[0].update(rows[0])
+                found[1].update(rows[2])
         elif step == "snapshot":
-            interval = changed.begin()
-            for name, found in list(since.items())[-4:]:
+            interval, after_snapshot = changed.begin(), (set(), set())
+            assert list(interval.since) == list(since)
+            for name, found in since.items():
                 of = interval.since[name]
                 assert set(np.flatnonzero(of.of_range(0, 0, 11))) == found[0]
                 assert set(7 + np.flatnonzero(of.of_range(2, 7, 30))) == {one for one in found[1] if one >= 7}
                 assert (of.count(0), of.count(1), of.count(2)) == (len(found[0]), 0, len(found[1]))
         elif step == "full" and interval is not None:
             changed.wrote(f"shard {number}", interval.number)
-            since = {f"shard {number}": [set(), set()]}
-            changed.keep_from(f"shard {number}")
-            interval = None
+            since = dict([*since.items(), (f"shard {number}", tuple(map(set, after_snapshot)))][-4:])
+        elif step == "publish" and since:
+            published = list(since)[rows[0][0] % len(since)] if rows[0] else "a shard of another server"
+            changed.keep_from(published)
+            if published in since:
+                since = dict(list(since.items())[list(since).index(published) :])
         elif step == "forget":
             changed.forget()
             since, interval = {}, None
