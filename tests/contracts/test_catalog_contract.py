@@ -71,6 +71,7 @@ with Warehouse.open(WarehouseConfig(home, url, lease_secs=3600.0)) as warehouse:
 """
 
 
+@pytest.mark.slow
 def test_workers_at_once_compute_everything_exactly_once(config: WarehouseConfig, tmp_path: Path) -> None:
     with Warehouse.open(config) as warehouse:
         register_table(warehouse, "log", str(write_log(tmp_path / "log", hours=12, rows=5)))

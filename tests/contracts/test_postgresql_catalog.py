@@ -435,6 +435,7 @@ def test_opening_waits_while_the_server_is_restarted(url: str, postgres: Postgre
     assert len(waits) >= 2
 
 
+@pytest.mark.slow
 def test_a_worker_that_starts_while_the_server_is_restarted_waits(
     url: str, tmp_path: Path, postgres: PostgresServer
 ) -> None:

@@ -440,6 +440,7 @@ def test_failures_are_shown_and_can_be_retried(cli, table, tmp_path):
     assert all(row["hit"] for row in cli("model", "explain", "first", "--json").json["decisions"])
 
 
+@pytest.mark.slow
 def test_a_file_that_is_not_there_is_tried_again_later_or_at_once_when_asked(cli, table, tmp_path):
     models = tmp_path / "models.py"
     models.write_text(MODELS, encoding="utf-8")

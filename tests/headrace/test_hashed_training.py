@@ -84,6 +84,7 @@ def test_a_plan_of_hashed_tables_is_refused(hashed, tmp_path):
     assert "a plan cannot place hashed tables" in found.err
 
 
+@pytest.mark.slow
 def test_one_process_has_the_bits_of_one_server_also_after_stops(hashed, tmp_path):
     """Ages and counts are in commits: what is evicted and admitted later is the same here and there."""
     arguments = ("train", "first", "--config", hashed.options)

@@ -74,6 +74,7 @@ def test_hot_rows_that_cannot_be_are_refused(hot, changes, problem):
     assert problem in hot("train", "first", "--config", hot.options, "--servers", 1, status=2).err
 
 
+@pytest.mark.slow
 def test_what_plan_hot_writes_is_what_a_run_takes(hot, tmp_path):
     """The bits of one process without servers, and figures at the end, in words and as JSON."""
     write_options(hot, hot_rows="hot.json")  # which is not there yet

@@ -163,6 +163,7 @@ def test_a_slice_trains_with_the_stacks_of_a_plan_and_says_the_rest(planned, tmp
     assert "--plan with --tpu needs a single process" in err
 
 
+@pytest.mark.slow
 def test_a_plan_for_sparse_cores_has_the_limits_of_their_buffers(planned, tmp_path):
     pytest.importorskip("tensorflow")
     arguments = (

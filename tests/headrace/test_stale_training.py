@@ -12,6 +12,7 @@ from tests.headrace.conftest import MODELS, SMALL, UNTRIED
 pytest.importorskip("tensorflow")
 
 
+@pytest.mark.slow
 def test_a_run_shows_its_measured_staleness(cli, tmp_path, monkeypatch):
     write_sample_log(tmp_path / "log", SMALL, late=False)
     (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")

@@ -79,6 +79,7 @@ def trained(submitted, tmp_path):
     return submitted
 
 
+@pytest.mark.slow
 def test_towers_are_made_of_a_trained_run(trained, tmp_path, monkeypatch):
     from trainer.serving.trained import load_trained
     from warehouse import Warehouse, WarehouseConfig

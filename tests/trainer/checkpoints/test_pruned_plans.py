@@ -127,6 +127,7 @@ def test_a_commit_restores_every_host_and_one_process(tmp_path_factory, data, co
             assert rows.weights.tobytes() == whole[name].sections.by_rows[section].weights.tobytes(), section
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(15))
 @given(st.data(), st.integers(1, 3), st.integers(1, 3), st.sampled_from([1, 1 << 20]))
 def test_resharding_keeps_every_number_and_puts_it_on_the_cores_of_the_rows(

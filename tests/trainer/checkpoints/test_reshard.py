@@ -87,6 +87,7 @@ def row_wise(found: Checkpoint, *, rows: bool = True) -> Checkpoint:
     return Checkpoint("", found.epochs_done, found.document, arrays)
 
 
+@pytest.mark.slow
 @given(st.lists(plans(), min_size=1, max_size=3), st.integers(1, 4), st.sampled_from([1, 64, 300, 1 << 20]))
 def test_any_chain_of_partitions_keeps_every_bit(
     tmp_path_factory: pytest.TempPathFactory, chain: list[PartitionPlan], hosts: int, window_bytes: int
@@ -232,6 +233,7 @@ def test_a_host_reads_the_files_of_its_own_rows_alone(tmp_path: Path) -> None:
         read(tmp_path / "to", Share(2, 3))
 
 
+@pytest.mark.slow
 def test_a_table_with_more_shards_than_are_open_at_once(tmp_path: Path) -> None:
     publish_all(tmp_path / "run", checkpoint(2), 2, 5)
     reshard(tmp_path / "run", tmp_path / "to", PartitionPlan(150, ()))

@@ -128,6 +128,7 @@ def test_a_function_stands_for_its_path_and_one_without_a_path_is_refused():
             TrainConfig("run", network=function)
 
 
+@pytest.mark.slow
 def test_the_digest_is_of_the_code_and_all_that_it_reaches(tmp_path):
     text = Path(networks.__file__).read_text()
 

@@ -74,6 +74,7 @@ def test_hot_rows_change_no_bit_with_other_options(servers, tmp_path, options):
     assert_same_bits(tmp_path / "hot", tmp_path / "plain")
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_each_stop_with_and_without_hot_rows(servers, tmp_path):
     """With all rows on servers, some of them here, and all of them in this process: which are hot is in no checkpoint."""
     data, options = Synthetic(6, 120), {"linear": True}

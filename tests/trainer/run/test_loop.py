@@ -83,6 +83,7 @@ def test_a_stopped_run_resumes_at_its_position(tmp_path):
     assert equal_arrays(saved(tmp_path / "run"), saved(tmp_path / "straight"))
 
 
+@pytest.mark.slow
 def test_epochs_that_end_early_give_the_bits_of_a_straight_run(tmp_path):
     """Within an epoch, with its last batch, and at its end: a checkpoint has the predictions so far, and no event is trained twice."""
     data, options = Synthetic(3, 200), {"passes": 2, "dropout": 0.2}

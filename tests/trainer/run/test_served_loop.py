@@ -58,6 +58,7 @@ def test_held_out_events_are_scored_after_the_snapshot_that_is_written(tmp_path,
     assert served.held_out == alone.held_out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 3])
 def test_a_report_after_a_loss_has_each_event_once(tmp_path, after):
     """Of what was trained before it, what a checkpoint has; hot rows of both attempts. ``after``: batches of the lost epoch."""

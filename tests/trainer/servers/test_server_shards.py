@@ -139,6 +139,7 @@ def test_rows_that_are_not_finite_end_the_checkpoint(tmp_path):
         engine.close()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_while_it_writes_begins_again(tmp_path):
     """Its next process writes the rows of the same moment, which training has changed since."""
     run = tmp_path / "run"
@@ -302,6 +303,7 @@ def change(engine, first: int, stop: int) -> None:
     engine.apply_gradients(batch, np.full((batch.rows, engine.width), 0.5, np.float32))
 
 
+@pytest.mark.slow
 def test_a_shard_has_few_bytes_where_few_rows_were_changed(tmp_path):
     """5 % of the rows: at most 0.08 of the bytes. After more than half of them were changed, the next shard is full again."""
     with thread_servers(2, runs=[tmp_path]) as servers:

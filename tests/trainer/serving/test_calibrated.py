@@ -43,6 +43,7 @@ def logits_of(trained, table):
     return np.concatenate([trained.weights.predict(one) for one in make_batches([decoded], layout, batch_rows=64)])
 
 
+@pytest.mark.slow
 def test_memorised_ids_cost_no_calibration_on_new_events(runs):
     kind, _, folder, plain, report = runs
     fitted = report.held_out.calibrations[""]
@@ -114,6 +115,7 @@ def test_it_is_fitted_to_events_that_the_model_has_not_seen(tmp_path):
     assert report.ledger.exact
 
 
+@pytest.mark.slow
 def test_a_killed_run_has_the_same_map(tmp_path):
     data, options = memorable(3, 200), {"passes": 2, "calibration": "isotonic"}
     straight = run(data, tmp_path / "straight", **options)

@@ -28,6 +28,7 @@ def run_dir(tmp_path_factory):
     return str(path)
 
 
+@pytest.mark.slow
 def test_later_hours_are_predicted(run_dir):
     later, told = Synthetic(2, 2000, first=4), []
     scores = evaluate(run_dir, later.solution, later.read, progress=lambda done, total: told.append((done, total)))

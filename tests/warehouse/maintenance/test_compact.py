@@ -107,6 +107,7 @@ def test_a_pinned_reader_keeps_the_old_files(warehouse: Warehouse) -> None:
     assert tables(warehouse, solution, undamaged=False) == expected, "computed: the files are gone"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["compact", "table compact"])
 def test_a_compaction_that_waits_for_other_writers_spares_the_readers_since(
     warehouse: Warehouse, clock: Clock, monkeypatch: pytest.MonkeyPatch, command: str

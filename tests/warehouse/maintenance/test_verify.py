@@ -246,6 +246,7 @@ def test_the_sample_to_recompute_depends_on_the_seed_only(
     assert len({key for keys in drawn for key in keys}) == 6, "every memo has its chance"
 
 
+@pytest.mark.slow
 def test_what_is_evicted_while_it_is_read_is_no_finding(stored: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     fingerprint = read_solution(stored, "ctr").inputs[0].fingerprint
     check = verify_module.check_bytes

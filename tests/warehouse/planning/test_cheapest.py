@@ -269,6 +269,7 @@ def test_large_dags_as_the_reference(shape: str, reuse: float) -> None:
     assert cheapest_plan(nodes, wanted, reuse) == cheapest_plan(nodes, wanted, reuse, by_networkx)
 
 
+@pytest.mark.slow
 def test_a_deep_chain_is_no_limit() -> None:
     cost = NodeCost(1e-6, None, 1e-7, 1e-3, True)
     nodes = chain(*(cost for _ in range(5_000)))

@@ -120,6 +120,7 @@ def test_the_training_that_watches_a_server_lets_it_go_and_sees_the_next_one(tmp
         assert server.status() == 0, "without a signal, as by headrace preempt"
 
 
+@pytest.mark.slow
 def test_a_server_that_is_terminated_before_it_serves_ends_with_its_status(tmp_path):
     server = DrainedServer(tmp_path / "server")
     try:
@@ -136,6 +137,7 @@ def test_a_server_that_is_terminated_before_it_serves_ends_with_its_status(tmp_p
         server.close()
 
 
+@pytest.mark.slow
 def test_an_embedding_worker_ends_at_once_and_its_clients_go_on(tmp_path):
     with thread_servers(1) as servers:
         options = ("--servers", str(servers[0].address))

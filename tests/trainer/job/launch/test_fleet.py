@@ -154,6 +154,7 @@ def is_alive(process_id: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_jobs_end_with_a_killed_runner_and_are_queued_again(tmp_path):
     store = FleetStore(tmp_path)
     store.submit(submission("one", "lasting"))

@@ -64,6 +64,7 @@ def content(run: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_windows(tmp_path):
     """A model of 600 MB takes the memory of some windows, far below a shard of 200 MB."""
     publish_all(tmp_path / "run", wide(600_000, 124), 2, 5)

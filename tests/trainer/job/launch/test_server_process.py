@@ -92,6 +92,7 @@ def check_for(secs: float, servers: LocalServers) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_by_an_error_is_not_started_again_and_the_error_has_its_reason(tmp_path):
     """Its keeper is killed, and the next one finds memory of other bytes."""
     files = JobFiles(tmp_path)

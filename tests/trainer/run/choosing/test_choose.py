@@ -66,6 +66,7 @@ def test_a_run_keeps_its_choices_and_refuses_others(started):
         train(data.solution, data.read, choose_config(data.solution, data.read, {"dim": 9}, run_dir=str(folder)))
 
 
+@pytest.mark.slow
 def test_equal_data_gives_equal_choices(tmp_path):
     data = Synthetic(2, 150)
     trials: list[str] = []

@@ -253,6 +253,7 @@ def crash_after(batches: int):
     return progress
 
 
+@pytest.mark.slow
 def test_crashes_before_and_after_late_data_leave_no_trace(tmp_path):
     """``test_chaos.py`` does so with SIGKILL; here every crash is in a stage where labels, rows or retractions just came."""
     for stage, crashes in ((0, (3, 9)), (1, (0, 2, 6))):

@@ -111,6 +111,7 @@ def test_one_process_trains_each_pair_once(data, passes, tmp_path_factory):
     try_any_order(data, Run(tmp_path_factory.mktemp("run"), passes))
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(60))
 @given(data=st.data(), passes=st.integers(1, 2), hosts=st.integers(1, 2))
 def test_a_job_trains_each_pair_once(data, passes, hosts, tmp_path_factory):

@@ -55,6 +55,7 @@ def assert_served(target: Path, commits: History, epochs: int) -> None:
     assert served_arrays(state) == wanted_arrays(commits.states[epochs - 1])
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(14))
 @given(st.integers(0, 2**32), st.integers(0, 3), WINDOWS, WINDOWS, st.data())
 def test_any_replay_gives_the_weights_of_each_commit(

@@ -155,6 +155,7 @@ def test_sums_that_overflow_are_refused_by_the_client_and_infinite_rows_by_the_s
         engine.close()
 
 
+@pytest.mark.slow
 def test_a_killed_server_changes_no_bit_of_encoded_training(tmp_path):
     """Encoded fetches and updates are sent again as they were."""
     wire = WireSettings("unique", "fp14")

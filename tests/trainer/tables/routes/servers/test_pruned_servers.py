@@ -311,6 +311,7 @@ def test_killed_servers_change_no_bit(tmp_path):
         here.close()
 
 
+@pytest.mark.slow
 def test_summed_updates_of_two_clients_over_killed_servers_change_no_bit(tmp_path):
     steps, options = scaled(24), {"round_steps": 3, "decay_steps": 5, "spare_share": 0.2}
     trained = [[popular_batch(10 * k + rank, shift=k // 4) for rank in range(2)] for k in range(steps)]

@@ -169,6 +169,7 @@ def test_a_snapshot_has_the_hot_rows(servers):
     cold.close()
 
 
+@pytest.mark.slow
 def test_killed_servers_lose_and_repeat_no_written_row(tmp_path):
     """A server is killed while updates and written values wait in its socket: each is made once."""
     with processes(tmp_path, 2) as made:
