@@ -72,6 +72,7 @@ def _never(reason: str) -> ResumeRule:
 
 
 _RATE = "slots of optimizers do not depend on rates"
+_SLOTS_OF_ROWS = "weights stay, and so do sums of squared gradients; other slots of rows begin again, FTRL's where weights are what they were"
 _SHAPE = "it is the shape of trained weights"
 _NETWORK = "trained weights are those of this network"
 _INITIAL = "rows that have not occurred yet begin with it, as those that have"
@@ -89,14 +90,14 @@ RULES: Mapping[str, ResumeRule] = MappingProxyType({
     "combiner": _never(_NETWORK),
     "combiners": _never(_NETWORK),
     "tables": _never("rows belong to their table"),
-    "embedding_optimizer": _never("rows have the slots of their optimizer"),
+    "embedding_optimizer": _from_here(_SLOTS_OF_ROWS),
     "embedding_learning_rate": _from_here(_RATE),
     "embedding_initial_accumulator": _never(_INITIAL),
     "embedding_initial_stddev": _never(_INITIAL),
     "embedding_weight_decay": _from_here("it is a part of each update, and of no slot"),
     "embedding_dropout": _from_here("its random state is in the checkpoint", _unless("embedding_dropout", 0), "above 0 to above 0"),
     "admit_after": _from_here("updates of rows are counted in a slot, without which none can be added", _unless("admit_after", 1), "above 1 to above 1"),
-    "dense_optimizer": _never("trained weights have the slots of their optimizer"),
+    "dense_optimizer": _from_here("weights stay, and all slots of dense weights begin again"),
     "dense_learning_rate": _from_here(_RATE),
     "network": _never(_NETWORK),
     "network_digest": _never(_NETWORK),
@@ -123,7 +124,7 @@ RULES: Mapping[str, ResumeRule] = MappingProxyType({
     "linear": _never(_NETWORK),
     "linear_learning_rate": _from_here(_RATE),
     "linear_initial_accumulator": _never(_INITIAL),
-    "linear_optimizer": _never("rows have the slots of their optimizer"),
+    "linear_optimizer": _from_here(_SLOTS_OF_ROWS),
     "initial_bias": _never(_BEGAN),
     "initial_biases": _never(_BEGAN),
     "task_weights": _from_here("they are weights of the losses of each step"),

@@ -42,6 +42,7 @@ from trainer.run.reading.batches import Batch, make_batches
 from trainer.run.reading.columns import DecodedFragment
 from trainer.run.reading.stream import ReadFragment, fragment_stream
 from trainer.run.scoring import score_held_out
+from trainer.run.weights.changed_optimizers import read_with_tables, with_slots_of
 from trainer.run.weights.frozen_weights import predictor
 from trainer.run.weights.run_partition import check_tables
 from trainer.run.weights.run_state import EpochScores, Weights, newest_unseen, snapshot
@@ -293,11 +294,13 @@ class _Run:
         else:
             self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head, plan, settings)
         if prepared.saved:
+            saved = read_with_tables(self._config.run_dir, prepared.saved, self._config, self._tell_refusal)
+            saved = with_slots_of(saved, self._config, self._weights.dense_arrays())
             if isinstance(self._weights, ServedWeights):
-                self._weights.load_saved(self._run_dir, prepared.saved, self._tell_refusal)
+                self._weights.load_saved(self._run_dir, saved, self._tell_refusal)
             else:
-                self._weights.load(prepared.saved.arrays)
-            if collected := under(prepared.saved.arrays, f"{PREDICTIONS}/"):
+                self._weights.load(saved.arrays)
+            if collected := under(saved.arrays, f"{PREDICTIONS}/"):
                 self._collector.load(collected)
             self._prepared = replace(prepared, saved=None)  # its arrays are as large as the model
         self._sampler = BatchSampler(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.trainer.synthetic import Synthetic, config
 from trainer.checkpoints.checkpoint import read_newest
-from trainer.errors import RunMismatch
+from trainer.errors import RunMismatch, TornCheckpoint
+from trainer.options.config import EMBEDDING_OPTIMIZERS
 from trainer.run.choosing.choose import choose_config
 from trainer.run.loop import train
+from trainer.run.weights.changed_optimizers import with_slots_of
+from trainer.run.weights.saved_run import read_newest_run
 
 pytest.importorskip("tensorflow")
 
@@ -37,6 +42,10 @@ def begun(folder, **options):
         ({"calibration": "platt"}, {"calibration": "isotonic"}),
         ({"pruning": {"budget": 0.5}}, {"pruning": {"budget": 0.4, "decay_steps": 3}}),
         ({"linear": True}, {"linear_learning_rate": 0.7, "stop_passes_early": True}),
+        ({"linear": True}, {"linear_optimizer": "newton", "dense_optimizer": "newton", "embedding_optimizer": "ftrl"}),
+        ({"dense_optimizer": "newton"}, {"dense_optimizer": "sgd", "embedding_optimizer": "adam"}),
+        ({"embedding_optimizer": "adam", "admit_after": 3}, {"embedding_optimizer": "row_wise_adagrad"}),
+        ({"pruning": {"budget": 0.5}}, {"embedding_optimizer": "adagrad_momentum"}),
     ],
     ids=lambda one: " ".join(one) or "defaults",
 )
@@ -70,6 +79,33 @@ def test_a_rate_is_that_of_the_rest(tmp_path):
         own = name.replace("/rows/", "/weights/")
         kept = np.searchsorted(last.arrays[name], first.arrays[name])
         np.testing.assert_array_equal(last.arrays[own][kept], first.arrays[own], err_msg=own)
+
+
+@pytest.mark.parametrize("optimizer", EMBEDDING_OPTIMIZERS)
+def test_weights_stay_when_their_optimizers_change(tmp_path, optimizer):
+    """Rates too small to change a weight: the first step under another optimizer moves none."""
+    begins = "adagrad" if optimizer == "row_wise_adagrad" else "row_wise_adagrad"
+    first = begun(tmp_path, linear=True, embedding_optimizer=begins)
+    rates = dict.fromkeys(("embedding_learning_rate", "dense_learning_rate", "linear_learning_rate"), NO_RATE)
+    others = {"embedding_optimizer": optimizer, "dense_optimizer": "sgd", "linear_optimizer": "newton"}
+    train(DATA.solution, DATA.read, config(tmp_path, linear=True, **others, **rates))
+    last = read_newest(tmp_path, on_skip=pytest.fail)
+    for name, before in first.arrays.items():
+        if name.startswith("dense/weights/"):
+            np.testing.assert_allclose(last.arrays[name], before, rtol=0, atol=1e-20, err_msg=name)
+        elif "/rows/" in name:
+            own = name.replace("/rows/", "/weights/")
+            kept = np.searchsorted(last.arrays[name], before)
+            np.testing.assert_allclose(last.arrays[own][kept], first.arrays[own], rtol=1e-5, atol=1e-12, err_msg=own)
+
+
+def test_a_checkpoint_with_slots_of_another_width_is_refused(tmp_path):
+    begun(tmp_path)
+    saved = read_newest_run(tmp_path, on_skip=pytest.fail)
+    name = next(one for one in saved.arrays if "/slots/" in one)
+    torn = replace(saved, arrays={**saved.arrays, name: saved.arrays[name][:, 1:]})
+    with pytest.raises(TornCheckpoint, match="a table's slots must be those of its optimizer"):
+        with_slots_of(torn, config(tmp_path, embedding_optimizer="adam"), {})
 
 
 def test_an_option_that_must_stay_is_refused_with_its_reason(tmp_path):

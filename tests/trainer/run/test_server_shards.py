@@ -340,3 +340,26 @@ def test_rows_of_a_server_of_an_earlier_release_pass_through_the_trainer(tmp_pat
     trained(tmp_path, 1, events=told)
     assert [one.message for one in told if one.kind == "rows pass"] == ["server s0: a frame must have a known kind"]
     assert not newest_commit(tmp_path).shards
+
+
+@pytest.mark.parametrize("options", [{}, {"linear": True}, HASHED, {"pruning": {"budget": 0.5}}])
+def test_a_run_goes_on_under_other_optimizers_on_its_servers(tmp_path, options):
+    """The servers had the rows with other slots; bits are those of one process, or of servers that had none of the rows."""
+    data, told = Synthetic(3), []
+    others = {"embedding_optimizer": "adam", "dense_optimizer": "sgd", "linear_optimizer": "newton"}
+
+    def both(folder, first, second):
+        for engine, settings, stop in ((first, options, lambda: True), (second, {**options, **others}, lambda: False)):
+            train(data.solution, data.read, config(folder, partitions_per_epoch=1, **settings), stop=stop,
+                  progress=told.append, make_engine=engine)  # fmt: skip
+        return newest(folder)
+
+    with thread_servers(2, runs=[tmp_path]) as servers:
+        found = both(tmp_path / "served", on_servers(servers, 1), on_servers(servers, 2))
+    with thread_servers(2, runs=[tmp_path]) as servers, thread_servers(2, runs=[tmp_path]) as fresh:
+        expected = both(tmp_path / "fresh", on_servers(servers, 1), on_servers(fresh, 1))
+    assert_equal_arrays(found.arrays, expected.arrays)
+    if not options.keys() & {"pruning", "hashed"}:  # two servers give places to rows of their own
+        assert_equal_arrays(found.arrays, both(tmp_path / "alone", None, None).arrays)
+        (said, _) = [one.message for one in told if one.kind == "rows pass"]
+        assert said.startswith("the optimizer of its tables is another one from here on")

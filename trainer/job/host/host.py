@@ -44,6 +44,7 @@ from trainer.run.reading.columns import DecodedFragment
 from trainer.run.reading.packed_units import Delivered
 from trainer.run.reading.unit_buffer import UnitBuffer
 from trainer.run.reading.unit_requests import UnitRequest
+from trainer.run.weights.changed_optimizers import read_with_tables, with_slots_of
 from trainer.run.weights.run_state import AttemptBeginning, RunProgress, Weights, build_weights
 from trainer.run.weights.saved_run import SavedRun, saved_run
 from trainer.run.weights.saved_tables import under
@@ -489,6 +490,9 @@ class Host:
         reads_shards = self._servers is None
         saved = saved_run(read_epoch(self._run_dir, order.commit.epochs, share, with_shards=reads_shards))
         _check_saved(saved, order, data.plan)
+        if loads_all:
+            saved = read_with_tables(self._run_dir, saved, data.config, _log_refusal)
+        saved = with_slots_of(saved, data.config, model.initial)
         if isinstance(model.weights, ServedHostWeights):
             model.weights.load_saved(self._run_dir, saved, _log_refusal)
         else:

@@ -256,7 +256,8 @@ def test_a_job_goes_on_with_other_options_within_its_epoch(warehouse, tmp_path, 
         log.read_bytes().replace(b'"test"', b'"an earlier one"')
     )  # a release whose log this one does not read
     rates = dict.fromkeys(("embedding_learning_rate", "dense_learning_rate", "linear_learning_rate"), 1e-30)
-    goes_on = {**begins, **rates, "staleness": 1}
+    others = {"embedding_optimizer": "adam", "dense_optimizer": "sgd"}
+    goes_on = {**begins, **rates, **others, "staleness": 1}
     if first.job.epoch_steps:
         with pytest.raises(RunMismatch, match="a batch must stay until the epoch ends"):
             launch(warehouse, tmp_path / "run", of, unit_rows=300, **{**begins, "batch_rows": 32})
