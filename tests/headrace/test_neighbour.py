@@ -66,4 +66,4 @@ def _assert_secret(run: Path) -> None:
     assert logs
     assert not any(files.read_token() in text for text in logs)
     assert not any("Traceback" in text for text in logs)
-    assert any("a client was refused: the token must be that of the servers" in text for text in logs)
+    assert any("the stream of a client was refused: the token must be that of the servers" in text for text in logs)

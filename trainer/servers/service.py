@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from trainer.errors import ConfigError, DamagedFrame
+from trainer.errors import ConfigError
 from trainer.servers.byte_budget import ByteBudget
 from trainer.servers.client_updates import GREETING_MEMBERS, Greeting
 from trainer.servers.drain import Drain
@@ -31,15 +31,14 @@ from trainer.tables.routes.servers.frames import (
     write_document,
 )
 from trainer.wire.flight.addresses import Address, check_token, is_token
-from trainer.wire.flight.connections import Connections, refuse
 from trainer.wire.flight.error_documents import in_one_line, to_bytes
 from trainer.wire.frame_stream import STALL_SECS, FrameStream
-from trainer.wire.frames import Bytes, FrameOrder, WireProtocol
+from trainer.wire.framed_service import FramedService, FramedStreams
+from trainer.wire.frames import Bytes, WireProtocol
 from transforms.errors import DataError, HeadraceError, InputError
 
 _LOG = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 2048
-_GREETING_SECS = 10.0
 #: How long a request may run after its connection has ended.
 _END_SECS = 10.0
 
@@ -113,61 +112,31 @@ class ServerService:
         self.address = Address(host, port)
         check_token(self.address, token)
         self._server, self._token = server, token
-        self._limits, self._tls = limits or ServiceLimits(), tls
+        self._limits = limits or ServiceLimits()
         self._budget = ByteBudget(self._limits.message_bytes)
-        self._connections = Connections(listening, self._serve, most=_MOST_CONNECTIONS, name="client")
+        streams = FramedStreams(
+            WireProtocol.ROWS, Kind.ERROR, "client", most=_MOST_CONNECTIONS, stall_secs=self._limits.stall_secs, tls=tls
+        )
+        self._service = FramedService(listening, streams, self._serve)
 
-    def _serve(self, connection: socket.socket) -> None:
-        frames, session = FrameStream(connection, FrameOrder(WireProtocol.ROWS, None)), None
+    def _serve(self, frames: FrameStream, until_secs: float) -> None:
+        session = self._greeted(frames, until_secs)
         try:
-            connection.settimeout(_GREETING_SECS)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            frames = self._frames(connection)
-            session = self._greeted(frames)
             self._reply(frames, self._server.opened(session), 0)
             while self._answer(frames, session):
                 pass
-        except DamagedFrame as error:
-            _LOG.warning("a connection of a client is damaged: %s", in_one_line(error))
-            refuse(frames.socket, _frame(frames, Reply(Kind.ERROR, [to_bytes(error)]), 0))
-        except HeadraceError as error:
-            _LOG.warning("a client was refused: %s", in_one_line(error))
-            refuse(frames.socket, _frame(frames, Reply(Kind.ERROR, [to_bytes(error)]), 0))
-        except OSError as error:
-            _LOG.info("a connection of a client ended: %s", error)
-        except Exception as error:
-            _LOG.exception("a connection of a client failed")
-            refuse(frames.socket, _frame(frames, Reply(Kind.ERROR, [to_bytes(error)]), 0))
         finally:
-            if session is not None:
-                self._server.end(session)
-                self._drain.remove(session)
+            self._server.end(session)
+            self._drain.remove(session)
 
-    def _frames(self, connection: socket.socket) -> FrameStream:
-        """The frames of a connection, after the handshake of TLS if there is one."""
-        stream = connection
-        if self._tls is not None:
-            stream = self._encrypted(connection)
-            stream.do_handshake()
-        return FrameStream(stream, FrameOrder(WireProtocol.ROWS, None), stall_secs=self._limits.stall_secs)
-
-    def _encrypted(self, connection: socket.socket) -> ssl.SSLSocket:
-        """The connection with TLS, in its place among those that :meth:`close` ends, before the handshake."""
-        assert self._tls is not None
-        stream = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-        self._connections.replace(connection, stream)
-        return stream
-
-    def _greeted(self, frames: FrameStream) -> Session:
-        until = time.monotonic() + _GREETING_SECS
-        frame = frames.receive_header(until)
+    def _greeted(self, frames: FrameStream, until_secs: float) -> Session:
+        frame = frames.receive_header(until_secs)
         header = None if frame is None else read_header(frame, MOST_GREETING_BYTES)
         if frame is None or header is None or header.kind != Kind.HELLO:
             raise DataError(
                 "the first message of a client must be its greeting", value=None if header is None else header.kind.name
             )
-        body = frames.receive_new_body(frame, until)
+        body = frames.receive_new_body(frame, until_secs)
         greeting = Greeting.read(read_document(body, GREETING_MEMBERS))
         if not is_token(greeting.token, self._token):
             raise InputError(
@@ -216,7 +185,8 @@ class ServerService:
         return Reply(Kind.DOCUMENT, [write_document(self._drain.watch(session).to_document())])
 
     def _reply(self, frames: FrameStream, reply: Reply, number: int) -> None:
-        frames.send(_frame(frames, reply, number), self._limits.patience_secs)
+        parts = frames.write(reply.kind, reply.body, number=number, flags=reply.flags)
+        frames.send(parts, self._limits.patience_secs)
 
     def finish(self, secs: float) -> None:
         """Begin no more requests, and wait for those that run, at most so long."""
@@ -226,7 +196,7 @@ class ServerService:
     def close(self) -> None:
         """Answer no more: connections end, and requests that run have ended, so that another service may take over the rows."""
         self._is_finishing = True
-        self._connections.close()
+        self._service.close()
         self.finish(_END_SECS)
 
     def __enter__(self) -> Self:
@@ -236,7 +206,3 @@ class ServerService:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _frame(frames: FrameStream, reply: Reply, number: int) -> list[Bytes]:
-    return frames.write(reply.kind, reply.body, number=number, flags=reply.flags)

@@ -29,6 +29,7 @@ from trainer.tables.routes.servers.server_link import MOST_ANSWER_BYTES, Answer,
 from trainer.wire.flight.addresses import Address
 from trainer.wire.flight.error_documents import MOST_ERROR_BYTES, damaged_frame, from_bytes
 from trainer.wire.frame_stream import STALL_SECS, FrameStream, StreamEnded
+from trainer.wire.framed_service import connect_stream
 from trainer.wire.frames import HEADER_BYTES, Bytes, FrameHeader, FrameOrder, WireProtocol
 from transforms.errors import DataError, HeadraceError
 
@@ -340,19 +341,13 @@ class TcpLink:
 
     def _open_stream(self, patience_secs: float) -> FrameStream:
         options = self._options
-        stream = socket.create_connection((self._address.host, self._address.port), patience_secs)
-        try:
-            if stream.getsockname() == stream.getpeername():
-                raise StreamEnded(
-                    "nothing listens at the address"
-                )  # a port of the system's range may be connected to itself
-            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if options.tls is not None:
+        stream = connect_stream(self._address, patience_secs)
+        if options.tls is not None:
+            try:
                 stream = self._encrypted(stream, options.tls)
-        except BaseException:
-            stream.close()
-            raise
+            except BaseException:
+                stream.close()
+                raise
         return FrameStream(stream, FrameOrder(WireProtocol.ROWS, options.draw_session()), stall_secs=options.stall_secs)
 
     def _check_generation(self, generation: int) -> None:

@@ -26,7 +26,6 @@ from tests.trainer.servers.requests import held, random_update
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
 from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ConfigError
-from trainer.servers import service as service_module
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
@@ -199,7 +198,7 @@ def test_lengths_and_bytes_on_the_wire_are_not_trusted(sent, what):
 
 @pytest.mark.parametrize("sent", [b"", framed([greeting()])[:10], framed([greeting()])[:-1]])
 def test_a_slow_greeting_ends_the_connection(monkeypatch, sent):
-    monkeypatch.setattr(service_module, "_GREETING_SECS", 0.2)
+    monkeypatch.setattr("trainer.wire.framed_service._GREETING_SECS", 0.2)
     with running() as server, connected_with(server, sent) as stream:
         assert ended_by(stream)
 
@@ -220,7 +219,7 @@ def drip(stream: socket.socket, content: bytes, pause_secs: float) -> None:
 
 def test_a_greeting_that_drips_ends_the_connection(monkeypatch):
     """Each byte comes in time, and all of them do not."""
-    monkeypatch.setattr(service_module, "_GREETING_SECS", 0.3)
+    monkeypatch.setattr("trainer.wire.framed_service._GREETING_SECS", 0.3)
     with running() as server, connected(server) as stream, ThreadPoolExecutor(1) as pool:
         pool.submit(drip, stream, framed([greeting(token="x" * 3000)]), 0.1)
         assert ended_by(stream)
@@ -482,7 +481,7 @@ def test_threads_end_with_their_connections():
             stream = connected_with(server, framed([greeting()])[: k % 80 if k % 2 else None])
             stream.close()
         wait_until(lambda: client_threads() == 0)
-        assert server.service._connections.open_count == 0
+        assert server.service._service._connections.open_count == 0
         assert server.rows._sessions == set()
 
 

@@ -16,7 +16,6 @@ from tests.trainer.servers.test_tcp_link import random_cuts
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
 from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ConfigError, ServerLost
-from trainer.servers import service as service_module
 from trainer.servers.client_updates import Greeting
 from trainer.servers.server_status import read_status
 from trainer.servers.tcp_link import LinkOptions, connect_to
@@ -112,11 +111,11 @@ def test_a_client_with_tls_of_a_plain_server_has_one_error(certificates):
 
 
 def test_a_handshake_that_does_not_come_ends_the_connection(certificates, monkeypatch):
-    monkeypatch.setattr(service_module, "_GREETING_SECS", 0.2)
+    monkeypatch.setattr("trainer.wire.framed_service._GREETING_SECS", 0.2)
     with encrypted(certificates) as server, connected_with(server, b"\x16\x03\x01") as stream:
         assert answer_or_none(stream) is None
         wait_until(lambda: client_threads() == 0)
-        assert server.service._connections.open_count == 0
+        assert server.service._service._connections.open_count == 0
 
 
 def test_encrypted_connections_end_with_the_service(certificates):

@@ -7,15 +7,11 @@ sender with the token, each within the limit of the mailbox.
 
 from __future__ import annotations
 
-import logging
-import socket
-import time
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
-from trainer.errors import DamagedFrame
 from trainer.job.host.host_messages import (
     MOST_DOCUMENT_BYTES,
     HostFrame,
@@ -26,17 +22,14 @@ from trainer.job.host.host_messages import (
 )
 from trainer.job.host.mailbox import Arrival, Mailbox
 from trainer.wire.flight.addresses import Address, check_token, is_token
-from trainer.wire.flight.connections import Connections, listen, refuse
-from trainer.wire.flight.error_documents import in_one_line, to_bytes
+from trainer.wire.flight.connections import listen
 from trainer.wire.frame_stream import STALL_SECS, FrameStream
-from trainer.wire.frames import Bytes, FrameHeader, FrameOrder, WireProtocol
-from transforms.errors import DataError, HeadraceError, InputError
+from trainer.wire.framed_service import FramedService, FramedStreams
+from trainer.wire.frames import FrameHeader, WireProtocol
+from transforms.errors import DataError, InputError
 
-_LOG = logging.getLogger(__name__)
 #: Connections at once; more are closed unread.
 _MOST_CONNECTIONS = 1024
-#: How long a connection may take for its greeting.
-_GREETING_SECS = 10.0
 #: How long a sender may take to read that a message has arrived.
 _ANSWER_SECS = 60.0
 
@@ -55,33 +48,17 @@ class ExchangeService:
 
     def __init__(self, address: Address, mailbox: Mailbox, *, token: str = "", stall_secs: float = STALL_SECS) -> None:
         check_token(address, token)
-        self._stall_secs = stall_secs
         self._mailbox, self._token = mailbox, token
         self._listening = listen(address)
         self.address = Address(address.host, self._listening.getsockname()[1])
-        self._connections = Connections(self._listening, self._serve, most=_MOST_CONNECTIONS, name="exchange")
+        streams = FramedStreams(
+            WireProtocol.HOSTS, HostFrame.ERROR, "host", most=_MOST_CONNECTIONS, stall_secs=stall_secs
+        )
+        self._service = FramedService(self._listening, streams, self._receive)
 
-    def _serve(self, connection: socket.socket) -> None:
-        frames = FrameStream(connection, FrameOrder(WireProtocol.HOSTS, None), stall_secs=self._stall_secs)
-        try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            self._receive(frames)
-        except DamagedFrame as error:
-            _LOG.warning("a stream to this host is damaged: %s", in_one_line(error))
-            refuse(connection, _error(frames, error))
-        except HeadraceError as error:
-            _LOG.warning("a stream to this host was refused: %s", in_one_line(error))
-            refuse(connection, _error(frames, error))
-        except OSError as error:
-            _LOG.info("a stream to this host ended: %s", error)
-        except Exception as error:
-            _LOG.exception("a stream to this host failed")
-            refuse(connection, _error(frames, error))
-
-    def _receive(self, frames: FrameStream) -> None:
+    def _receive(self, frames: FrameStream, until_secs: float) -> None:
         """One connection of one host on one channel of an attempt."""
-        greeting, first = self._greeted(frames, time.monotonic() + _GREETING_SECS)
+        greeting, first = self._greeted(frames, until_secs)
         arrival, is_last = self._mailbox.open(greeting.sender, greeting.origin), False
         try:
             if first > arrival.wanted:
@@ -137,7 +114,7 @@ class ExchangeService:
     def close(self) -> None:
         """Stop receiving; streams end."""
         self._mailbox.close()
-        self._connections.close()
+        self._service.close()
         self._listening.close()
 
     def __enter__(self) -> Self:
@@ -147,7 +124,3 @@ class ExchangeService:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _error(frames: FrameStream, error: Exception) -> list[Bytes]:
-    return frames.write(HostFrame.ERROR, [to_bytes(error)])

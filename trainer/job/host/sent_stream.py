@@ -19,6 +19,7 @@ from trainer.wire.byte_streams import rest_of
 from trainer.wire.flight.addresses import Address
 from trainer.wire.flight.error_documents import MOST_ERROR_BYTES, BadAnswer, damaged_frame, from_bytes
 from trainer.wire.frame_stream import STALL_SECS, FrameStream, StreamEnded
+from trainer.wire.framed_service import connect_stream
 from trainer.wire.frames import Bytes, FrameHeader, FrameOrder, WireProtocol
 
 _LOOK_SECS = 0.05
@@ -249,9 +250,7 @@ class SentStream:
 
     def _connect(self) -> None:
         options = self._options
-        stream = socket.create_connection((self._address.host, self._address.port), _CONNECT_SECS)
-        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        stream = connect_stream(self._address, _CONNECT_SECS)
         order = FrameOrder(WireProtocol.HOSTS, self._draw_session())
         frames = self._frames = FrameStream(stream, order, stall_secs=options.stall_secs)
         first = self._kept[0].number if self._kept else self._next

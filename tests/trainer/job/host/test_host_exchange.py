@@ -422,7 +422,7 @@ def test_what_waits_for_a_slow_host_is_bounded():
 
 
 def test_a_connection_without_a_greeting_is_ended_after_a_time(three, monkeypatch):
-    monkeypatch.setattr("trainer.job.host.exchange_service._GREETING_SECS", 0.3)
+    monkeypatch.setattr("trainer.wire.framed_service._GREETING_SECS", 0.3)
     began = time.monotonic()
     address = (three.addresses[0].host, three.addresses[0].port)
     with contextlib.suppress(ConnectionError), socket.create_connection(address, PATIENCE_SECS) as stream:

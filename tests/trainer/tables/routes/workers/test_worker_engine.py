@@ -167,7 +167,7 @@ def test_gradients_may_be_overwritten_after_the_call():
 
 def drop_connections(worker: ThreadWorker) -> None:
     """End all connections of a worker, which then has nothing of its clients."""
-    for connection in list(worker.service._connections._open.values()):
+    for connection in list(worker.service._service._connections._open.values()):
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
 
