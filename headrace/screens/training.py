@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trainer.options.trial_record import TrialRow
     from trainer.run.evaluation.verdict import Finding
     from trainer.run.labels.late_data import LateData
+    from trainer.run.weights.row_delay import RowDelay
     from trainer.run.weights.staleness import StalenessCounts
     from trainer.serving.deltas.commit_exporter import ExportedChain
     from trainer.tables.hashed_counts import HashedCounts
@@ -309,9 +310,10 @@ class TrainedScreen:
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
         test = None if self.test is None else _score_fields(self.test)
-        staleness = self.staleness.to_document()
+        staleness, rows = self.staleness.to_document(), self.staleness.rows
         hot = None if self.hot is None else self.hot.to_document()
-        return {**fields_of(self), "late": _late_fields(self.late), "staleness": staleness, "hot": hot, "test": test}
+        return {**fields_of(self), "late": _late_fields(self.late), "staleness": staleness, "hot": hot, "test": test,
+                "batch_overlap": rows.overlap, "missed_row_updates": rows.mean}  # fmt: skip
 
     def render(self) -> RenderableType:
         """Options, epochs, counts of events, then the quality on the test partitions."""
@@ -504,7 +506,16 @@ def _missed(staleness: StalenessCounts) -> str:
     share = staleness.lookups[-1] / staleness.total
     return (
         f"{many(staleness.total, 'lookup')} missed {staleness.mean:.2f} updates on average, at most {staleness.most} "
-        f"({percent_text(share)} of them)"
+        f"({percent_text(share)} of them){_missed_rows(staleness.rows)}"
+    )
+
+
+def _missed_rows(rows: RowDelay) -> str:
+    """The updates of its own row that a looked-up id missed."""
+    if not rows.ids:
+        return ""
+    return (
+        f"; of its own row an id missed {rows.mean:.2f} ({percent_text(rows.overlap)} of ids are in the batch before)"
     )
 
 

@@ -224,7 +224,7 @@ class Weights:
 
     def steps(self, staleness: int) -> Steps:
         """See :meth:`ModelWeights.steps`."""
-        return StepPipeline(self, staleness)
+        return StepPipeline(self, staleness, [one.table.name for one in self.layout.features])
 
     def initial_arrays(self) -> dict[str, Array]:
         """See :meth:`ModelWeights.initial_arrays`."""

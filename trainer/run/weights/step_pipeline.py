@@ -25,7 +25,9 @@ import numpy as np
 from trainer.errors import NonFiniteLoss
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.dense_step import DenseStep, LookedUp, TableGradients
+from trainer.run.weights.row_delay import NO_DELAY, SAMPLED_LOOKUPS, measure_delay
 from trainer.run.weights.staleness import StalenessCounts
+from trainer.tables.batches import IdBatch
 from transforms.arrays import Array
 
 #: Ends a lookup that was begun.
@@ -113,12 +115,14 @@ class StepPipeline:
     Tables are read and updated in a thread of their own, in an order that ``staleness`` fixes: the update of step n - staleness - 1, then
     the beginning of the lookup of step n, and the end of that of step n - staleness + 1. The dense part of step n - staleness runs meanwhile.
 
-    ``staleness``: the updates that a lookup misses. At most twice as many batches and their activations or gradients are in memory, and two
-    more.
+    Args:
+        staleness: the updates that a lookup misses. At most twice as many batches and their activations or gradients are in memory, and two
+            more.
+        tables: the table of each feature of the batches; empty: which rows the missed updates are of is not measured.
     """
 
-    def __init__(self, weights: TableSteps, staleness: int) -> None:
-        self._weights, self._staleness = weights, staleness
+    def __init__(self, weights: TableSteps, staleness: int, tables: Sequence[str] = ()) -> None:
+        self._weights, self._staleness, self._table_names = weights, staleness, tuple(tables)
         self._tables = ThreadPoolExecutor(1, "tables") if staleness else None
         self._begun: deque[tuple[Batch, Future[_End]]] = deque()
         self._ahead: deque[tuple[Batch, Future[LookedUp]]] = deque()
@@ -128,6 +132,9 @@ class StepPipeline:
         self._failure: BaseException | None = None
         self._looked_up = self._updated = 0
         self._missed = [0] * (staleness + 1)
+        self._rows = NO_DELAY
+        #: The batches that were looked up last: those whose updates are missing, and the newest one.
+        self._recent: deque[IdBatch] = deque(maxlen=staleness + 1)
 
     @property
     def is_ahead(self) -> bool:
@@ -144,14 +151,14 @@ class StepPipeline:
     @property
     def staleness(self) -> StalenessCounts:
         """See :class:`Steps`."""
-        return StalenessCounts.of(dict(enumerate(self._missed)))
+        return StalenessCounts.of(dict(enumerate(self._missed)), self._rows)
 
     def train(self, batch: Batch) -> Sequence[TrainedBatch]:
         """See :class:`Steps`."""
         if self._tables is None:
             self._latest = batch
             logits = self._weights.train(batch)
-            self._missed[0] += 1
+            self._note_lookup(batch, 0)
             return [_finite(batch, logits)]
         self._raise_failure()
         self._begun.append((batch, self._tables.submit(self._update_and_begin, self._take_due(), batch)))
@@ -192,10 +199,19 @@ class StepPipeline:
     def _update_and_begin(self, due: tuple[Batch, TableGradients] | None, batch: Batch) -> _End:
         self._update(due)
         with self._failing(batch):
-            missed = self._looked_up - self._updated
-            self._missed[missed] += 1
+            self._note_lookup(batch, self._looked_up - self._updated)
             self._looked_up += 1
             return self._weights.begin_look_up(batch)
+
+    def _note_lookup(self, batch: Batch, missed: int) -> None:
+        """Count a lookup that misses the updates of so many of the newest batches."""
+        if self._table_names:
+            if sum(self._missed) % SAMPLED_LOOKUPS == 1:
+                recent = list(self._recent)
+                before = recent[-1] if recent else None
+                self._rows += measure_delay(self._table_names, batch.ids, before, recent[len(recent) - missed :])
+            self._recent.append(batch.ids)
+        self._missed[missed] += 1
 
     def _end(self, batch: Batch, beginning: Future[_End]) -> LookedUp:
         end = beginning.result()  # it is done, in this thread

@@ -1,0 +1,92 @@
+"""How late updates are for the rows that are looked up: which of the missed updates are those of the same rows.
+
+A lookup that misses the updates of t steps misses an update of a row only if the row is in the batch of that step. Persia (Lian et al., KDD
+2022, arXiv:2111.05897, section 4) bounds the loss of asynchrony by the staleness times how often an id occurs; here both are measured on the data
+of the run, from one of :data:`SAMPLED_LOOKUPS` lookups. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainer.tables.batches import IdBatch
+from transforms.arrays import Array
+
+#: One lookup of so many is measured.
+SAMPLED_LOOKUPS = 32
+_PREFIX = "sampled rows: "
+
+
+@dataclass(frozen=True, slots=True)
+class RowDelay:
+    """Counts over sampled lookups.
+
+    Attributes:
+        ids: that were looked up.
+        overlapping: of these, those whose row was also in the batch before.
+        missed: updates of the rows of these ids by steps that the lookup missed; a row counts once for each of its ids.
+    """
+
+    ids: int = 0
+    overlapping: int = 0
+    missed: int = 0
+
+    @property
+    def overlap(self) -> float:
+        """The share of looked-up ids whose row was in the batch before; 0.0 without ids."""
+        return self.overlapping / max(self.ids, 1)
+
+    @property
+    def mean(self) -> float:
+        """The updates of its own row that a looked-up id missed: the effective delay; 0.0 without ids."""
+        return self.missed / max(self.ids, 1)
+
+    def __add__(self, other: RowDelay) -> RowDelay:
+        return RowDelay(self.ids + other.ids, self.overlapping + other.overlapping, self.missed + other.missed)
+
+    def to_numbers(self) -> dict[str, float]:
+        """The figures of a role's progress, by name."""
+        counts = {"ids": self.ids, "overlapping": self.overlapping, "missed": self.missed}
+        return {f"{_PREFIX}{name}": float(count) for name, count in counts.items() if count}
+
+    @classmethod
+    def of_numbers(cls, numbers: Mapping[str, float]) -> RowDelay:
+        """The inverse of :meth:`to_numbers`; other figures are ignored."""
+        ids, overlapping, missed = (
+            int(numbers.get(f"{_PREFIX}{name}", 0)) for name in ("ids", "overlapping", "missed")
+        )
+        return cls(ids, min(overlapping, ids), missed)
+
+
+#: Of no lookups.
+NO_DELAY = RowDelay()
+
+
+def measure_delay(tables: Sequence[str], batch: IdBatch, before: IdBatch | None, missed: Sequence[IdBatch]) -> RowDelay:
+    """The delay of one lookup.
+
+    Args:
+        tables: the table of each feature; features that share one share its rows.
+        batch: that is looked up.
+        before: the batch before it; None for the first one.
+        missed: the batches of the steps whose updates the lookup misses.
+    """
+    found = NO_DELAY
+    for table in dict.fromkeys(tables):
+        features = [f for f, one in enumerate(tables) if one == table]
+        ids = _ids(batch, features)
+        overlapping = 0 if before is None else _among(ids, before, features)
+        found += RowDelay(len(ids), overlapping, sum(_among(ids, one, features) for one in missed))
+    return found
+
+
+def _ids(batch: IdBatch, features: Sequence[int]) -> Array:
+    bounds = ((int(batch.offsets[f, 0]), int(batch.offsets[f, -1])) for f in features)
+    return np.concatenate([batch.ids[first:stop] for first, stop in bounds])
+
+
+def _among(ids: Array, other: IdBatch, features: Sequence[int]) -> int:
+    return int(np.isin(ids, np.unique(_ids(other, features))).sum())
