@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.embedding_workers import ThreadWorker
 from tests.support.parameter_servers import thread_servers
 from tests.support.processes import PATIENCE_SECS, free_port
 from tests.trainer.job.host.training_ways import ROWS, batches_of, config_of, in_turn
@@ -146,6 +147,27 @@ def test_tables_move_between_two_attempts(make, places, expected, continues):
         assert {one.servers.addresses for one in job.moves} == {state.servers}
     assert (logits, rows_of(job)) == expected
     assert is_locked(job.files.folder)
+
+
+@pytest.mark.slow
+def test_embedding_workers_take_the_servers_of_all_hosts_at_once(make, places, expected):
+    """A worker a host. Hosts that are started again name the servers to them, too."""
+    workers = [ThreadWorker([one.address for one in places[0]]) for _ in range(HOSTS)]
+    own = replace(of(places[0]), workers=tuple(one.address for one in workers))
+    job = make(own)
+    logits = job.attempt(continues=False)
+    request = job.ask(places[1])
+    logits += job.attempt(continues=True)
+    report = job.files.read_state().move
+    assert (report.id, report.figures.stage, report.problem) == (request.id, MoveStage.DONE, {})
+    assert report.figures.pause_rows > 0
+    job.close()
+    job.start(own)
+    logits += job.attempt(continues=False)
+    assert (logits, rows_of(job)) == expected
+    assert all(one.worker.status().updates > 0 for one in workers)
+    for one in workers:
+        one.close()
 
 
 @pytest.mark.slow

@@ -123,6 +123,11 @@ class PsEngine(BagTables[ServedBatch]):
         """Mark the rows of each update from now on in ``noted``; None: of none."""
         self._noted = noted
 
+    def note(self, batch: IdBatch) -> None:
+        """Mark the rows of an update that a worker makes, where updates are noted; see :meth:`note_updates`."""
+        if self._noted is not None:
+            self._noted.add(self._requests.make(batch).updates)
+
     @property
     def direct(self) -> PsEngine:
         """See :class:`~trainer.tables.routes.servers.served_engine.ServedEngine`: itself."""

@@ -61,15 +61,23 @@ class EngineMove:
     """A move from ``source``. The thread that uses the engine calls :meth:`advance` between its lookups and updates.
 
     Args:
-        source: the engine.
+        source: the engine, or that on the servers themselves which is beside one of embedding workers.
         open_target: makes the engine on the other servers, in the background. It is given :meth:`check`, to call while it waits.
         executor: the threads of the background; one is enough.
+        finish: waits until the servers have made all updates of the engine that trains; None: ``source`` is that engine.
         clock: monotonic seconds.
     """
 
     def __init__(
-        self, source: PsEngine, open_target: Callable[[Callable[[], None]], PsEngine], executor: Executor, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:  # fmt: skip
+        self,
+        source: PsEngine,
+        open_target: Callable[[Callable[[], None]], PsEngine],
+        executor: Executor,
+        *,
+        finish: Callable[[], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._finish = finish or source.finish
         self._source, self._open_target, self._executor, self._clock = source, open_target, executor, clock
         self._began = clock()
         self._target: PsEngine | None = None
@@ -110,7 +118,7 @@ class EngineMove:
         except BaseException:
             self.give_up()
             raise
-        self._source.finish()  # what is read from now on has all updates that are not noted from now on
+        self._finish()  # what is read from now on has all updates that are not noted from now on
         if not is_end:
             self._begin_pass(noted)
             return None
