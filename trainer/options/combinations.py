@@ -115,11 +115,6 @@ REFUSALS = (
             "pruned tables must be trained without TPUs",
             "the tables of a slice are static",
             "leave --tpu out, or pruning out of --config"),
-    Refusal((_MOVE, "pruning"), lambda one: one.pruned and one.moves,
-            "pruned tables must stay on their servers while training runs",
-            "not built: a move copies rows by their numbers while training changes them; it would have to copy their importance, the rows that have "
-            "left, and the places that change hands meanwhile",
-            _END_FIRST),
     Refusal(("least_servers", "plan"), lambda one: one.least_servers and one.plan,
             "tables with --plan must be on all servers",
             "a plan is for a number of servers",

@@ -174,7 +174,7 @@ def copy_tables(source: PsEngine, target: PsEngine, check: Callable[[], None]) -
     try:
         copy.begin()
         copy.copy_all()
-        copy.copy_hashed()
+        copy.copy_whole()
         copy.end()
     finally:
         copy.close()

@@ -195,6 +195,26 @@ def test_hashed_tables_move_between_two_attempts(places, tmp_path):
 
 
 @pytest.mark.slow
+def test_pruned_tables_move_between_two_attempts(places, tmp_path):
+    """With the importance of all rows and the values of those that have left; as many servers, of which each has its share of the places."""
+    options = config_of(tmp_path / "options", "dlrm", pruning={"budget": 0.5, "round_steps": 2, "reset": "restored"})
+    scene = options, *batches_of(options)
+    with thread_servers(2) as target:
+        calm, moved = (Job(scene, of(places[k][:2]), tmp_path / f"job {k}") for k in (1, 0))
+        for k in range(3):
+            assert moved.attempt(continues=k > 0) == calm.attempt(continues=k > 0)
+            if k == 0:
+                request = moved.ask(target)
+        report = moved.files.read_state().move
+        assert (report.id, report.figures.stage, report.problem) == (request.id, MoveStage.DONE, {})
+        assert report.figures.pause_rows
+        assert {name.partition("/")[0] for name in rows_of(moved)} >= {"embedding-importance", "embedding-left"}
+        assert rows_of(moved) == rows_of(calm)
+        for job in (calm, moved):
+            job.close()
+
+
+@pytest.mark.slow
 def test_hosts_that_are_started_again_find_the_tables(make, places, expected):
     """Also those that begin with the servers of the job's begin; a later launch has servers of its own."""
     job = make(of(places[0]))

@@ -1,7 +1,7 @@
 """A move of tables from the servers of one engine to those of another one, while training goes on.
 
 All rows are copied in the background, then those that training has updated meanwhile, again and again as long as they become fewer. The
-last of them are copied between two steps, with all rows of hashed tables, and the other engine takes over. Until then nothing is changed on the
+last of them are copied between two steps, with all rows of hashed and pruned tables, and the other engine takes over. Until then nothing is changed on the
 earlier servers.
 """
 
@@ -143,7 +143,8 @@ class EngineMove:
     def _begin_pass(self, noted: NotedRows | None) -> None:
         """Note updates from now on, and copy in the background: noted rows, or all."""
         assert self._copy is not None
-        self._noted = NotedRows(self._source.parts, unmarked=self._source.limits)
+        unmarked = [name for names in self._source.whole_tables for name in names]
+        self._noted = NotedRows(self._source.parts, unmarked=unmarked)
         self._source.note_updates(self._noted)
         self._figures = replace(self._figures, stage=MoveStage.COPYING, passes=self._figures.passes + 1)
         if noted is None:
@@ -165,7 +166,7 @@ class EngineMove:
         began, before = self._clock(), self._figures.copied_rows
         self._source.note_updates(None)
         self._copy.copy_noted(noted)
-        self._copy.copy_hashed()
+        self._copy.copy_whole()
         self._copy.end()
         self._copy.close()
         ended, rows = self._clock(), self._figures.copied_rows - before
