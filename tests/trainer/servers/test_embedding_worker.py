@@ -91,6 +91,7 @@ def update_body(batch: int, seed: int = 0, tables: int = 8) -> bytes:
         (True, Request(Kind.FETCH, [batch_body()[:-1]], number=1), "as long as"),
         (True, Request(Kind.READ_STATE), "that its session may make"),
         (True, Request(Kind.BEGIN_LOAD), "that its session may make"),
+        (True, Request(Kind.REACH_SERVERS, [b"{}"]), "that its session may make"),
     ],
 )
 def test_requests_out_of_order_are_refused(is_open, asked, problem):
@@ -105,6 +106,16 @@ def test_requests_out_of_order_are_refused(is_open, asked, problem):
         link.send(Request(Kind.STATUS))
         assert link.receive().header.kind == Kind.DOCUMENT
         assert servers[0].rows.status().updates == 0
+        link.close()
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"addresses":["a"],"token":"","is_encrypted":false}'])
+def test_servers_that_cannot_be_named_are_one_error(body):
+    with working() as (worker, _):
+        link = TcpLink(worker.address, LinkOptions(Greeting(role=SessionRole.WATCHES)))
+        link.send(Request(Kind.REACH_SERVERS, [body]))
+        with pytest.raises(RemoteError):
+            link.receive()
         link.close()
 
 

@@ -260,8 +260,8 @@ def test_lost_servers_of_training_are_its_own_error(tmp_path, monkeypatch):
         with training.moves:
             training.step()
             request = training.ask(addresses(servers[1:]))
-            training.step()
             monkeypatch.setattr(training.engine, "finish", lose)
+            training.step()
             with pytest.raises(ServerLost, match="lost its rows"):
                 training.step_until_the_end()
             monkeypatch.undo()
