@@ -36,7 +36,9 @@ from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 from trainer.tables import Adagrad, FeatureSpec, IdBatch, TableSpec
 from trainer.tables.routes.servers.engine import PsEngine
-from trainer.tables.routes.workers.engine import WorkerEngine
+from trainer.tables.routes.workers.engine import WorkerEngine, direct_engine
+from trainer.tables.routes.workers.named_servers import NamedServers
+from trainer.tables.routes.workers.table_documents import WorkerTables
 from trainer.tables.wire.settings import WireSettings
 from trainer.wire.flight.addresses import Address
 
@@ -51,7 +53,7 @@ _FEATURES = [FeatureSpec(f"f{t}", TableSpec(f"t{t}", ROWS, DIM, Adagrad(0.01), "
 def make_worker(servers: tuple[Address, ...], folder: Path | None) -> EmbeddingWorker:
     """The embedding worker of a process."""
 
-    def connect(greeting: Greeting, check: Callable[[], None]) -> list[Any]:
+    def connect(greeting: Greeting, check: Callable[[], None], named: NamedServers | None) -> list[Any]:
         return [connect_to(address, LinkOptions(greeting, check=check)) for address in servers]
 
     return EmbeddingWorker(connect)
@@ -125,9 +127,8 @@ def _measure(bag: int, delay_us: int, ids: str, given: argparse.Namespace) -> No
             connect_to(address, LinkOptions(Greeting(TOKEN, role=SessionRole.LOADS))) for address in other.addresses
         ]
         through = connect_through(worker_at, LinkOptions(Greeting(TOKEN)))
-        with_worker = WorkerEngine(
-            _FEATURES, seed=1, servers=loads, worker=through, threads=1, held=_AHEAD + 2, wire=wire
-        )
+        tables = WorkerTables(tuple(_FEATURES), 1, held=_AHEAD + 2, wire=wire)
+        with_worker = WorkerEngine(tables, direct_engine(tables, loads), through, threads=1)
         engines: tuple[Engine, Engine] = without, with_worker
         for batch in batches:
             assert len({engine.lookup(batch).tobytes() for engine in engines}) == 1

@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 
 from tests.headrace.test_hashed_training import HASHED, MODELS
+from tests.headrace.test_lost_servers import server_processes
+from tests.headrace.test_moved_servers import Mover
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, read_newest
 from tests.support.host_steps import check_hosts_train
 from tests.trainer.serving.deltas.histories import served_arrays, wanted_arrays
+from trainer.job.control.job_files import JobFiles
 from trainer.options.combinations import Setup, refusal_of
 from trainer.serving.apply_chain import apply_chain
 from trainer.serving.deltas.served_rows import open_served
@@ -38,10 +41,18 @@ BOUNDED = MODELS.replace("2**62", "500").replace("2**63 - 1", "300")
 
 
 def setups() -> Iterator[Any]:
-    """The allowed setups, without those that lack what an option needs. TPUs and moves have tests of their own."""
+    """The allowed setups, without those that lack what an option needs. TPUs have tests of their own."""
     for kind, hosts in itertools.product(KINDS, (1, 2)):
         for one in setups_of(kind, hosts):
             yield pytest.param(kind, one, id=described(kind, one))
+
+
+def moved_setups() -> Iterator[Any]:
+    """The setups whose tables may be moved to other servers while they train."""
+    for kind, hosts in itertools.product(KINDS, (1, 2)):
+        for one in setups_of(kind, hosts):
+            if one.servers and not one.least_servers and refusal_of(replace(one, moves=True)) is None:
+                yield pytest.param(kind, one, id=described(kind, one))
 
 
 def setups_of(kind: str, hosts: int) -> Iterator[Setup]:
@@ -119,6 +130,26 @@ def test_each_allowed_setup_trains(command, kind, setup, tmp_path):
     if refusal_of(replace(alone, hosts=1)) is None:
         moved = command(*elsewhere, "--run-dir", tmp_path / "moved", "--json").json
         assert (moved["exact"], moved["finished"]) == (True, True)
+
+
+@pytest.mark.parametrize(("kind", "setup"), list(moved_setups()))
+def test_each_allowed_setup_moves_while_it_trains(command, kind, setup, tmp_path):
+    """To as many servers: these are a part of what is computed where rows have a bounded number of places."""
+    options = json.loads(command.options.read_text())
+    command.options.write_text(json.dumps({**options, "passes": 20}))
+    train = ("train", "first", "--config", command.options, "--json", *flags(command, setup, tmp_path))
+    run = tmp_path / "moved"
+    files = JobFiles(run)
+    files.make_token()
+    plan = ("--plan", tmp_path / "plan.json") if setup.plan else ()
+    with server_processes(tmp_path, SERVERS, str(files.token)) as servers:
+        addresses = ",".join(str(one.address) for one in servers)
+        with Mover(run, [(addresses, plan)]) as mover:
+            report = command(*train, "--run-dir", run).json
+    assert [one.returncode for one in mover.found] == [0], mover.found[0].stderr
+    assert (report["exact"], report["finished"]) == (True, True)
+    command(*train, "--run-dir", tmp_path / "still")
+    assert_equal_runs(tmp_path / "still", run)
 
 
 def has_bits_of_one_place(setup: Setup) -> bool:

@@ -15,6 +15,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.headrace.test_lost_servers import server_processes
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, served  # noqa: F401 (a fixture)
+from tests.headrace.test_worker_training import Kills
 from tests.support.processes import PATIENCE_SECS, free_port, wait_until
 from trainer.job.control.job_files import JobFiles
 from trainer.planning.plan import PartitionPlan
@@ -110,6 +111,26 @@ def test_moves_change_no_bit(served, tmp_path, hashed):  # noqa: F811
     assert screen["copied_rows"] > 0
     assert "tables were not moved: a server must answer" in failed.stderr
     assert f"{addresses.replace(',', ', ')}: not used any more, and may be ended" in last.stdout
+    assert report.err.count("tables moved from") == 2
+    assert report.json["exact"] is True
+    served(*arguments, "--run-dir", tmp_path / "alone")
+    assert_equal_runs(tmp_path / "alone", run)
+
+
+@pytest.mark.slow
+def test_embedding_workers_take_the_other_servers_and_are_killed_meanwhile(served, tmp_path, monkeypatch):  # noqa: F811
+    """To servers with the token of the run, and to one that training starts."""
+    served.options.write_text(json.dumps({**OPTIONS, "passes": 20, "staleness": 2}))
+    arguments = ("train", "first", "--config", served.options, "--json")
+    run = tmp_path / "moved"
+    files = JobFiles(run)
+    files.make_token()
+    with server_processes(tmp_path, 2, str(files.token)) as servers:
+        addresses = ",".join(str(one.address) for one in servers)
+        with Kills(monkeypatch) as kills, Mover(run, [(addresses, ()), (1, ())]) as mover:
+            report = served(*arguments, "--run-dir", run, "--servers", 2, "--embedding-workers", 2)
+    assert [one.returncode for one in mover.found] == [0, 0], [one.stderr for one in mover.found]
+    assert kills.made > 0
     assert report.err.count("tables moved from") == 2
     assert report.json["exact"] is True
     served(*arguments, "--run-dir", tmp_path / "alone")

@@ -115,7 +115,8 @@ def test_a_person_gives_a_server_a_notice(scene, tmp_path):
 
 
 @pytest.mark.slow
-def test_training_goes_on_without_the_server_and_takes_it_back(scene, tmp_path):
+@pytest.mark.parametrize("workers", [(), ("--embedding-workers", 2)], ids=["no workers", "workers"])
+def test_training_goes_on_without_the_server_and_takes_it_back(scene, tmp_path, workers):
     with drained_servers(tmp_path, 3) as servers:
         left = servers[1]
         begun = [0]
@@ -130,7 +131,7 @@ def test_training_goes_on_without_the_server_and_takes_it_back(scene, tmp_path):
             (lambda: updates(servers[0]) > begun[0] + 20, left.start),
             (lambda: updates(left) > 5, lambda: None),
         ) as acts:
-            scene(servers, "--least-servers", 2)
+            scene(servers, "--least-servers", 2, *workers)
         assert acts.made == 4, "it has tables again"
 
 
@@ -165,7 +166,6 @@ def test_a_server_that_leaves_before_training_begins_is_waited_for(scene, tmp_pa
     [
         (("--least-servers", 1), "--least-servers must go with --servers"),
         (("--servers", 2, "--least-servers", 3), "--least-servers must be at most the number of servers"),
-        (("--servers", 2, "--least-servers", 1, "--embedding-workers", 1), "tables with --embedding-workers must be on all servers"),
         (("--servers", 2, "--least-servers", 1, "--plan", "plan.json"), "tables with --plan must be on all servers"),
     ],
 )  # fmt: skip

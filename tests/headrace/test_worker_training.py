@@ -85,7 +85,7 @@ class Kills:
     def _run(self) -> None:
         random, keepers = Random(1), 2
         while not self._ends.wait(_BETWEEN_KILLS_SECS):
-            found = {name: keeper for one in self._started[1:] for name, keeper in one.processes.items()}
+            found = {name: keeper for one in self._started for name, keeper in one.processes.items() if name[0] == "w"}
             for keeper in found.values():
                 children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
                 if not children or random.random() < 0.4:

@@ -15,8 +15,11 @@ from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 from trainer.tables import FeatureSpec
 from trainer.tables.routes.servers.server_link import ConnectWorker
-from trainer.tables.routes.workers.engine import WorkerEngine
+from trainer.tables.routes.workers.engine import WorkerEngine, direct_engine
+from trainer.tables.routes.workers.named_servers import NamedServers
+from trainer.tables.routes.workers.table_documents import WorkerTables
 from trainer.tables.stores.hashed.limits import TableLimits
+from trainer.tables.wire.settings import WireSettings
 from trainer.wire.flight.addresses import LOOPBACK, Address
 from trainer.wire.flight.connections import listen
 
@@ -29,9 +32,11 @@ class ThreadWorker:
     ) -> None:  # fmt: skip
         self.listening = listen(LOOPBACK)
 
-        def connect(greeting: Greeting, check: Callable[[], None]):
-            options = LinkOptions(greeting, patience_secs=PATIENCE_SECS, check=check)
-            return [connect_to(address, options) for address in servers]
+        def connect(greeting: Greeting, check: Callable[[], None], named: NamedServers | None):
+            found = NamedServers(tuple(servers)) if named is None else named
+            own = greeting if named is None else replace(greeting, token=named.token)
+            options = LinkOptions(own, patience_secs=PATIENCE_SECS, check=check)
+            return [connect_to(address, options) for address in found.addresses]
 
         self.worker = EmbeddingWorker(connect, threads=threads)
         self.service = ServerService(self.listening, self.worker, token=token, limits=limits, tls=tls)
@@ -55,12 +60,15 @@ def engine_through(
     *,
     seed: int,
     greeting: Greeting | None = None,
+    wire: WireSettings | None = None,
+    hashed: Mapping[str, TableLimits] | None = None,
     **settings,
 ) -> WorkerEngine:
     """An engine through a worker over servers in threads."""
     own = greeting or Greeting()
     connects = [one.connect(replace(own, role=SessionRole.LOADS)) for one in servers]
-    return WorkerEngine(features, seed=seed, servers=connects, worker=worker.connect(own), **settings)
+    tables = WorkerTables(tuple(features), seed, wire=wire or WireSettings(), hashed=hashed or {}, **settings)
+    return WorkerEngine(tables, direct_engine(tables, connects), worker.connect(own))
 
 
 def engine_on_worker(

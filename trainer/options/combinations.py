@@ -78,7 +78,6 @@ def _on_all(owners: str, kind: str, holds: Callable[[Setup], bool]) -> Refusal:
 
 
 _MOVE = "move"
-_OF_WORKERS = "not built: a worker has its servers from its start; it would have to take other ones from its clients, from all of them at once"
 _END_FIRST = "end training, and start it again with other --servers: it goes on from its newest checkpoint"
 
 #: In the order in which they are looked at.
@@ -116,23 +115,10 @@ REFUSALS = (
             "pruned tables must be trained without TPUs",
             "the tables of a slice are static",
             "leave --tpu out, or pruning out of --config"),
-    Refusal((_MOVE, "pruning"), lambda one: one.pruned and one.moves,
-            "pruned tables must stay on their servers while training runs",
-            "not built: a move copies rows by their numbers while training changes them; it would have to copy their importance, the rows that have "
-            "left, and the places that change hands meanwhile",
-            _END_FIRST),
-    Refusal((_MOVE, "embedding_workers"), lambda one: one.workers and one.moves,
-            "tables of a training with embedding workers must stay on their servers while it runs",
-            _OF_WORKERS,
-            _END_FIRST),
     Refusal(("least_servers", "plan"), lambda one: one.least_servers and one.plan,
             "tables with --plan must be on all servers",
             "a plan is for a number of servers",
             "leave --least-servers out: training waits until a server is back; or leave --plan out"),
-    Refusal(("least_servers", "embedding_workers"), lambda one: one.least_servers and one.workers,
-            "tables with --embedding-workers must be on all servers",
-            _OF_WORKERS,
-            "leave --least-servers out: training waits until a server is back; or leave --embedding-workers out"),
     Refusal(("tpu", "servers"), lambda one: one.servers and one.tpu,
             "tables on servers must be trained without TPUs",
             "the tpu engine has its tables in the memory of the slice",

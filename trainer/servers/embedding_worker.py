@@ -17,17 +17,19 @@ from trainer.servers.server_status import ServerStatus
 from trainer.servers.session_roles import OF_WORKERS, SessionRole, check_allowed
 from trainer.tables.batches import IdBatch
 from trainer.tables.routes.servers.engine import PsEngine
-from trainer.tables.routes.servers.frames import Header, Kind, read_document, write_document
+from trainer.tables.routes.servers.frames import Header, Kind, read_document, read_object, write_document
 from trainer.tables.routes.servers.server_link import Connect
 from trainer.tables.routes.workers import batch_messages as messages
 from trainer.tables.routes.workers.engine import joined_generation
+from trainer.tables.routes.workers.named_servers import NamedServers
 from trainer.tables.routes.workers.table_documents import MEMBERS, WorkerTables
 from trainer.tables.wire.encoded_values import value_flag
 from trainer.wire.frames import Bytes
 from transforms.errors import DataError
 
-#: Connect to each server as the client of a greeting does; the function is called while a request waits, and raises to end it.
-ConnectServers: TypeAlias = Callable[[Greeting, Callable[[], None]], Sequence[Connect]]
+#: Connect to each server as the client of a greeting does; the function is called while a request waits, and raises to end it. The servers are
+#: those that the client names; None: those of the worker.
+ConnectServers: TypeAlias = Callable[[Greeting, Callable[[], None], NamedServers | None], Sequence[Connect]]
 
 
 @dataclass(eq=False)
@@ -129,6 +131,8 @@ class EmbeddingWorker:
         if header.kind == Kind.STATUS:
             return Reply(Kind.DOCUMENT, [write_document(self.status().to_document())])
         self._check(session)
+        if header.kind == Kind.REACH_SERVERS:
+            return self._reach(session, body)
         if header.kind == Kind.OPEN:
             return self._open(session, body)
         client = self._sessions.get(session)
@@ -153,7 +157,7 @@ class EmbeddingWorker:
             before, self._sessions[session] = self._sessions.get(session), None
         if before is not None:
             before.engine.close()
-        connects = self._connect(session.greeting, lambda: self._check(session))
+        connects = self._connect(session.greeting, lambda: self._check(session), tables.servers)
         engine = PsEngine(
             tables.features,
             seed=tables.seed,
@@ -169,6 +173,13 @@ class EmbeddingWorker:
         with self._lock:
             self._sessions[session] = _Client(tables, engine)
         return self.opened(session)
+
+    def _reach(self, session: Session, body: Bytes) -> Reply:
+        """Connect to the servers that a client names, and end the connections. Raises what a server that does not answer raises."""
+        named = NamedServers.read(read_object(body))
+        for connect in self._connect(session.greeting, lambda: self._check(session), named):
+            connect(False).close()
+        return Reply(Kind.DONE)
 
     def _keep(self, client: _Client, header: Header, body: Bytes) -> IdBatch:
         batch = messages.read_ids(body, len(client.tables.features), header.flags)

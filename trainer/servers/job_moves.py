@@ -72,7 +72,8 @@ class JobMoves:
     def _at(self, field: DocumentField) -> RunServers:
         addresses = tuple(Address.parse(one) for one in field.at("addresses").texts())
         plan = None if field.at("plan").value is None else plan_at(field.at("plan"))
-        return replace(self._given, addresses=addresses, plan=plan, run=field.at("run").count())
+        are_named = addresses != self._given.addresses
+        return replace(self._given, addresses=addresses, plan=plan, run=field.at("run").count(), are_named=are_named)
 
     def done(self, target: RunServers, figures: MoveFigures) -> None:
         """The tables are on ``target`` from now on, also for hosts that are started again. All hosts call it."""
@@ -82,8 +83,13 @@ class JobMoves:
             self._write(MoveReport(request.id, figures))
             _LOG.info("tables were moved to %s", ", ".join(map(str, target.addresses)))
 
-    def failed(self, error: BaseException) -> None:
-        """A move has failed; the tables stay, and the attempt begins again."""
+    def failed(self, error: BaseException, target: RunServers | None = None) -> None:
+        """A move has failed; the tables stay, and the attempt begins again.
+
+        ``target``: the other servers, if hosts have connected to them: embedding workers refuse attempts before those of its run.
+        """
+        if target is not None:
+            self.servers = replace(self.servers, run=target.run)
         if self._request is not None:
             request, self._request = self._request, None
             problem = problem_of(error)
@@ -168,7 +174,7 @@ def copy_tables(source: PsEngine, target: PsEngine, check: Callable[[], None]) -
     try:
         copy.begin()
         copy.copy_all()
-        copy.copy_hashed()
+        copy.copy_whole()
         copy.end()
     finally:
         copy.close()

@@ -7,11 +7,16 @@ from dataclasses import replace
 
 from trainer.errors import ConfigError
 from trainer.options.combinations import refusal_of
+from trainer.servers.client_updates import Greeting
 from trainer.servers.move_documents import MoveRequest
 from trainer.servers.run_servers import RunServers
+from trainer.servers.session_roles import SessionRole
+from trainer.servers.tcp_link import LinkOptions, TcpLink
 from trainer.tables.routes.partitioned.table_parts import TableParts
 from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.frames import Kind, write_document
 from trainer.tables.routes.servers.served_engine import ServedEngine
+from trainer.tables.routes.servers.server_link import Request
 from trainer.tables.routes.servers.stacked_plan import with_stacks
 from trainer.wire.flight.addresses import Address
 from transforms.errors import InputError, listed
@@ -56,7 +61,22 @@ def check_movable(engine: ServedEngine, request: MoveRequest) -> PsEngine:
 def taken_over(found: RunServers, before: RunServers, now_secs: float, check: Callable[[], None]) -> RunServers:
     """``found`` with a run number above all earlier numbers of these servers and of ``before``.
 
-    ``check`` ends the wait for their first answers. Raises :class:`~trainer.errors.ServerLost` for one that does not answer.
+    ``check`` ends the wait for their first answers. Raises :class:`~trainer.errors.ServerLost` for one that does not answer, here or to an
+    embedding worker.
     """
     highest = replace(found, patience_secs=FIRST_ANSWER_SECS).wait(lambda address: check())
+    for worker in found.workers:
+        _check_reach(worker, found, check)
     return replace(found, run=max(int(now_secs * 1000), highest + 1, before.run + 1))
+
+
+def _check_reach(worker: Address, servers: RunServers, check: Callable[[], None]) -> None:
+    """Let an embedding worker connect to servers that training does not use yet. Raises what it cannot."""
+    greeting = Greeting(token=servers.workers_token, role=SessionRole.WATCHES)
+    patience_secs = 2 * servers.patience_secs  # the worker's own wait ends before
+    link = TcpLink(worker, LinkOptions(greeting, patience_secs=patience_secs, tls=servers.workers_tls, check=check))
+    try:
+        link.send(Request(Kind.REACH_SERVERS, [write_document(servers.named.to_document())]))
+        link.receive()
+    finally:
+        link.close()

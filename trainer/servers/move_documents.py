@@ -21,6 +21,7 @@ from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_at, plan_members
 from trainer.run.progress.lock import run_lock
 from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
+from trainer.tables.routes.workers.named_servers import MOST_SERVERS, ServerAddresses, read_addresses
 from trainer.wire.flight.addresses import Address
 from transforms.derived_documents import Form, document_of, whole
 from transforms.documents import Part
@@ -28,8 +29,6 @@ from transforms.errors import Busy, DataError, HeadraceError, InputError, NotFou
 
 _LOG = logging.getLogger(__name__)
 _FORMAT = 1
-#: The most servers of a run.
-MOST_SERVERS = 4096
 _MOST_BYTES = 64 << 20
 #: A process that asks whether the folder is locked has it for a moment.
 _LOCK_TRIES, _LOCK_WAIT_SECS = 20, 0.05
@@ -49,15 +48,8 @@ def _read_id(part: Part) -> str:
     return found
 
 
-def _read_servers(part: Part) -> tuple[Address, ...]:
-    try:
-        return tuple(Address.parse(one.text()) for one in part.items(least=1, most=MOST_SERVERS))
-    except ConfigError as error:
-        raise part.refused_by(error) from None
-
-
 def _read_wanted(part: Part) -> tuple[Address, ...] | int:
-    return _read_servers(part) if isinstance(part.value, list) else part.integer(1, MOST_SERVERS)
+    return read_addresses(part) if isinstance(part.value, list) else part.integer(1, MOST_SERVERS)
 
 
 def _read_plan(part: DocumentField) -> PartitionPlan | None:
@@ -73,7 +65,6 @@ def _read_problem(part: DocumentField) -> dict[str, str]:
 
 _Id = Annotated[str, _read_id]
 _Plan = Annotated[PartitionPlan | None, Form(_read_plan, lambda plan: None if plan is None else plan_members(plan))]
-_Servers = Annotated[tuple[Address, ...], Form(_read_servers, lambda servers: list(map(str, servers)))]
 _Wanted = Annotated[
     tuple[Address, ...] | int,
     Form(_read_wanted, lambda servers: servers if isinstance(servers, int) else list(map(str, servers))),
@@ -161,7 +152,7 @@ class TrainingServers:
     """
 
     training: _Id
-    servers: _Servers
+    servers: ServerAddresses
     are_local: bool = False
     plan: _Plan = None
     move: MoveReport | None = None

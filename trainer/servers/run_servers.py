@@ -20,7 +20,9 @@ from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.servers.served_engine import ServedEngine, ServedOptions
 from trainer.tables.routes.servers.server_link import Connect, ConnectWorker
 from trainer.tables.routes.servers.tiered_engine import TieredEngine
-from trainer.tables.routes.workers.engine import WorkerEngine
+from trainer.tables.routes.workers.engine import WorkerEngine, direct_engine
+from trainer.tables.routes.workers.named_servers import NamedServers
+from trainer.tables.routes.workers.table_documents import WorkerTables
 from trainer.tables.spec import FeatureSpec
 from trainer.tables.wire.settings import WireSettings
 from trainer.wire.flight.addresses import Address
@@ -50,6 +52,7 @@ class RunServers:
             none: a host uses the servers itself.
         workers_tls: what verifies the workers; None: connections to them are not encrypted.
         workers_token: of the workers; empty for none.
+        are_named: workers take the servers from their clients: these are others than those with which the workers were started.
     """
 
     addresses: tuple[Address, ...]
@@ -63,6 +66,7 @@ class RunServers:
     workers: tuple[Address, ...] = ()
     workers_tls: ssl.SSLContext | None = None
     workers_token: str = ""
+    are_named: bool = False
 
     def without(self, names: Sequence[str]) -> RunServers:
         """The servers that are not away; s0 names the first one. Raises :class:`ConfigError` if none is left, or their plan needs all."""
@@ -71,7 +75,12 @@ class RunServers:
             return self
         if not kept or self.plan is not None:
             raise ConfigError("a plan needs all of its servers", value=", ".join(names), allowed="none away")
-        return replace(self, addresses=kept)
+        return replace(self, addresses=kept, are_named=True)
+
+    @property
+    def named(self) -> NamedServers:
+        """The servers as a worker is given them."""
+        return NamedServers(self.addresses, self.token, self.tls is not None)
 
     def wait(self, on_wait: Callable[[Address], None]) -> int:
         """The highest number of a run that a server has had, once all of them and of the workers answer.
@@ -155,7 +164,6 @@ class RunServers:
 
         Raises :class:`ConfigError` for a combination that :mod:`trainer.options.combinations` refuses.
         """
-        overlaps = self.mode is Mode.EACH
         check_setup(
             Setup(
                 hashed=bool(options.hashed),
@@ -172,19 +180,46 @@ class RunServers:
             return TieredEngine(
                 features, options.hot_rows, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire
             )
-        if worker is None:
-            return PsEngine(features, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire,
-                            overlaps=overlaps, hashed=options.hashed, pruning=options.pruning)  # fmt: skip
-        return WorkerEngine(
+        return self.engine_on(self.direct_engine(connects, features, seed, held, options), seed, held, options, worker)
+
+    def direct_engine(
+        self, connects: Sequence[Connect], features: Sequence[FeatureSpec], seed: int, held: int, options: ServedOptions
+    ) -> PsEngine:
+        """The engine on the servers themselves: that of the run, or with workers the one of loads and snapshots beside them."""
+        if self.workers:
+            return direct_engine(self._worker_tables(features, seed, held, options), connects)
+        return PsEngine(
             features,
             seed=seed,
             servers=connects,
-            worker=worker,
             plan=self.plan,
+            held=held,
+            wire=self.wire,
+            overlaps=self.mode is Mode.EACH,
+            hashed=options.hashed,
+            pruning=options.pruning,
+        )
+
+    def engine_on(
+        self, direct: PsEngine, seed: int, held: int, options: ServedOptions, worker: ConnectWorker | None
+    ) -> ServedEngine:
+        """The engine of the run over that on its servers, which has the rows and ends with it; ``worker``: None without workers."""
+        if worker is None:
+            return direct
+        return WorkerEngine(self._worker_tables(direct.features, seed, held, options), direct, worker)
+
+    def _worker_tables(
+        self, features: Sequence[FeatureSpec], seed: int, held: int, options: ServedOptions
+    ) -> WorkerTables:
+        return WorkerTables(
+            tuple(features),
+            seed,
+            self.plan,
             held=held,
             wire=self.wire,
             hashed=options.hashed,
             pruning=options.pruning,
+            servers=self.named if self.are_named else None,
         )
 
     def engine(

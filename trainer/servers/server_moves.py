@@ -87,7 +87,9 @@ class ServerMoves:
         self._servers, self._given, self._files = servers, servers, files
         self._start, self._started, self._tell, self._clock = start, started, tell, clock
         self._training, self._attempt, self._next_look = new_id(), 0, clock()
-        self._make: Callable[[RunServers, Sequence[Connect]], ServedEngine] | None = None
+        # The engine on servers themselves, and that of the attempt over it.
+        self._open_direct: Callable[[RunServers, Sequence[Connect]], PsEngine] | None = None
+        self._make: Callable[[RunServers, PsEngine], ServedEngine] | None = None
         self._move: _Move | None = None
         self._context = ExitStack()
         self._is_open, self._are_all_used = False, True
@@ -116,15 +118,19 @@ class ServerMoves:
         if not self._is_open:
             self._open_files()
         check = go_on if self._started is None else self._started.check
-        worker = self._servers.connect_worker(attempt, check=check)
 
-        def make(servers: RunServers, connects: Sequence[Connect]) -> ServedEngine:
-            return servers.engine_over(connects, features, seed, held, options, worker)
+        def make(servers: RunServers, direct: PsEngine) -> ServedEngine:
+            return servers.engine_on(direct, seed, held, options, servers.connect_worker(attempt, check=check))
 
         self._attempt, self._make = attempt, make
+        self._open_direct = lambda servers, connects: servers.direct_engine(connects, features, seed, held, options)
         used = self._servers.without(unused)
         self._are_all_used = used == self._servers
-        return make(used, used.connect(attempt, check=check, check_saving=check))
+        connects, worker = (
+            used.connect(attempt, check=check, check_saving=check),
+            used.connect_worker(attempt, check=check),
+        )
+        return used.engine_over(connects, features, seed, held, options, worker)
 
     def take_notices(self) -> tuple[str, ...]:
         """The names of servers that people have given a preemption notice."""
@@ -149,8 +155,7 @@ class ServerMoves:
             self._end_without(error)
             return engine
         if found is not None:
-            self._end(move, engine)
-            return found
+            return self._end(move, engine, found)
         if self._clock() >= self._next_look:
             self._next_look = self._clock() + _LOOK_SECS
             self._write(MoveReport(move.request.id, move.engine.figures))
@@ -175,7 +180,7 @@ class ServerMoves:
         except InputError as error:
             self._end_without(error)
             return
-        move.engine = EngineMove(source, partial(self._open_target, move), self._background)
+        move.engine = EngineMove(source, partial(self._open_target, move), self._background, finish=engine.finish)
         self._write(MoveReport(request.id, move.engine.figures))
 
     def _open_target(self, move: _Move, check: Callable[[], None]) -> PsEngine:
@@ -187,14 +192,20 @@ class ServerMoves:
             found = replace(self._given, addresses=move.started.addresses, token=token, tls=None, plan=request.plan)
         else:
             found = replace(self._given, addresses=request.servers, plan=request.plan)
-        move.servers = taken_over(found, self._servers, time.time(), check)
-        assert self._make is not None
-        return self._make(move.servers, move.servers.connect(self._attempt, check=check)).direct
+        move.servers = taken_over(replace(found, are_named=True), self._servers, time.time(), check)
+        assert self._open_direct is not None
+        return self._open_direct(move.servers, move.servers.connect(self._attempt, check=check))
 
-    def _end(self, move: _Move, engine: ServedEngine) -> None:
-        """Switch to the new servers, which have all rows now."""
+    def _end(self, move: _Move, engine: ServedEngine, direct: PsEngine) -> ServedEngine:
+        """The engine over the new servers, which have all rows now. Workers take them with it: earlier sessions are refused from then on."""
         assert move.engine is not None
         assert move.servers is not None
+        assert self._make is not None
+        try:
+            found = self._make(move.servers, direct)
+        except BaseException:  # workers refuse attempts before those of this run from now on
+            self._servers = replace(self._servers, run=move.servers.run)
+            raise
         before, started = self._servers.addresses, self._started
         self._servers, self._started, self._move = move.servers, move.started, None
         engine.close()
@@ -204,6 +215,7 @@ class ServerMoves:
         self._tell(
             f"tables moved from {_listed(before)} to {_listed(self._servers.addresses)}: {figures_text(move.engine.figures)}"
         )
+        return found
 
     def _give_up(self, error: HeadraceError) -> None:
         """Give the move up, if there is one."""

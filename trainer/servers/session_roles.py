@@ -48,7 +48,7 @@ OF_WORKERS: Allowed = {
     SessionRole.TRAINS: frozenset({Kind.OPEN, Kind.FETCH, Kind.KEEP, Kind.UPDATE, Kind.FLUSH, Kind.STATUS}),
     SessionRole.LOADS: frozenset(),
     SessionRole.SAVES: frozenset(),
-    SessionRole.WATCHES: _WATCHES,
+    SessionRole.WATCHES: _WATCHES | {Kind.REACH_SERVERS},
 }
 
 

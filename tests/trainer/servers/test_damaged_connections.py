@@ -28,7 +28,8 @@ from trainer.tables import CpuEngine
 from trainer.tables.routes.exchange import OneHost
 from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
 from trainer.tables.routes.servers.engine import PsEngine
-from trainer.tables.routes.workers.engine import WorkerEngine
+from trainer.tables.routes.workers.engine import WorkerEngine, direct_engine
+from trainer.tables.routes.workers.table_documents import WorkerTables
 from trainer.wire.flight.addresses import Address
 
 SEED = 3
@@ -147,7 +148,8 @@ def test_an_embedding_worker_between_damaged_connections_changes_no_bit():
             connect_to(one.address, LinkOptions(Greeting(role=SessionRole.LOADS), stall_secs=STALL_SECS))
             for one in them.each
         ]
-        engine = WorkerEngine(FEATURES, seed=SEED, servers=loads, worker=through)
+        tables = WorkerTables(tuple(FEATURES), SEED)
+        engine = WorkerEngine(tables, direct_engine(tables, loads), through)
         alone, steps = CpuEngine(FEATURES, seed=SEED), 0
         them.each.append(link)
         them.damage(60_000, tuple(one for one in DamageKind if one is not DamageKind.DROP))  # workers wait 5 s for each

@@ -62,7 +62,7 @@ def test_a_client_must_have_the_token():
 
 
 def test_snapshots_and_loads_are_asked_of_servers():
-    worker = EmbeddingWorker(lambda greeting, check: [])
+    worker = EmbeddingWorker(lambda greeting, check, named: [])
     for own in (Greeting(role=SessionRole.SAVES), Greeting(role=SessionRole.LOADS)):
         with pytest.raises(ConfigError, match="takes no snapshots"):
             worker.begin(own)
@@ -91,6 +91,7 @@ def update_body(batch: int, seed: int = 0, tables: int = 8) -> bytes:
         (True, Request(Kind.FETCH, [batch_body()[:-1]], number=1), "as long as"),
         (True, Request(Kind.READ_STATE), "that its session may make"),
         (True, Request(Kind.BEGIN_LOAD), "that its session may make"),
+        (True, Request(Kind.REACH_SERVERS, [b"{}"]), "that its session may make"),
     ],
 )
 def test_requests_out_of_order_are_refused(is_open, asked, problem):
@@ -108,9 +109,19 @@ def test_requests_out_of_order_are_refused(is_open, asked, problem):
         link.close()
 
 
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"addresses":["a"],"token":"","is_encrypted":false}'])
+def test_servers_that_cannot_be_named_are_one_error(body):
+    with working() as (worker, _):
+        link = TcpLink(worker.address, LinkOptions(Greeting(role=SessionRole.WATCHES)))
+        link.send(Request(Kind.REACH_SERVERS, [body]))
+        with pytest.raises(RemoteError):
+            link.receive()
+        link.close()
+
+
 def test_a_session_that_ends_or_opens_again_ends_its_connections_to_the_servers():
     with thread_servers(2) as servers:
-        worker = EmbeddingWorker(lambda greeting, check: [one.connect(greeting) for one in servers])
+        worker = EmbeddingWorker(lambda greeting, check, named: [one.connect(greeting) for one in servers])
         unopened = worker.begin(Greeting())
         assert read_document(b"".join(worker.opened(unopened).body), OPENED_MEMBERS)["generation"] == 0
         worker.end(unopened)
@@ -128,7 +139,9 @@ def test_the_ids_of_a_client_stay_within_their_limits():
     """The oldest batch makes place for a new one; more bytes than the limit are refused."""
     document, body = bytearray(DOCUMENT), bytearray(batch_body())
     with thread_servers(1) as servers:
-        worker = EmbeddingWorker(lambda greeting, check: [servers[0].connect(greeting)], most_kept_bytes=3 * len(body))
+        worker = EmbeddingWorker(
+            lambda greeting, check, named: [servers[0].connect(greeting)], most_kept_bytes=3 * len(body)
+        )
         session = worker.begin(Greeting())
         worker.handle(session, Header(Kind.OPEN), document)
         for number in range(5):
@@ -141,12 +154,12 @@ def test_the_ids_of_a_client_stay_within_their_limits():
             else:
                 with pytest.raises(DataError, match="before its gradients"):
                     worker.handle(session, update, content)
-        small = EmbeddingWorker(lambda greeting, check: [servers[0].connect(greeting)], most_kept_bytes=100)
+        small = EmbeddingWorker(lambda greeting, check, named: [servers[0].connect(greeting)], most_kept_bytes=100)
         other = small.begin(Greeting(attempt=1))
         small.handle(other, Header(Kind.OPEN), document)
         with pytest.raises(DataError, match="must fit in the worker's message memory"):
             small.handle(other, Header(Kind.KEEP), body)
-        wide = EmbeddingWorker(lambda greeting, check: [servers[0].connect(greeting)], most_answer_bytes=100)
+        wide = EmbeddingWorker(lambda greeting, check, named: [servers[0].connect(greeting)], most_answer_bytes=100)
         last = wide.begin(Greeting(attempt=2))
         wide.handle(last, Header(Kind.OPEN), document)
         with pytest.raises(DataError, match="activations of a batch must fit in one answer"):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,8 +18,11 @@ from tests.support.processes import PATIENCE_SECS
 from tests.support.worker_process import WorkerProcess
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch
 from tests.trainer.tables.tpu.engines import assert_same
+from trainer.servers import server_moves
 from trainer.servers.client_updates import Mode
+from trainer.servers.move_documents import MoveFiles, MoveRequest, new_id
 from trainer.servers.run_servers import RunServers
+from trainer.servers.server_moves import ServerMoves
 from trainer.tables import CpuEngine
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.workers.engine import WorkerEngine
@@ -58,7 +62,7 @@ class Training:
     """Trains as a pipeline does: lookups run ahead of updates. ``client``: it has batches of its own."""
 
     def __init__(self, engine, client: int = 0) -> None:
-        self._engine, self._client = engine, client
+        self.engine, self._client = engine, client
         self._batches: dict[int, object] = {}
         self.steps = 0
         self.seen: list[bytes] = []
@@ -67,11 +71,11 @@ class Training:
 
     def _look_up(self, step: int) -> None:
         self._batches[step] = random_batch(FEATURES, 1000 * step + self._client)
-        self.seen.append(self._engine.lookup(self._batches[step]).tobytes())
+        self.seen.append(self.engine.lookup(self._batches[step]).tobytes())
 
     def train(self) -> None:
         batch, step = self._batches.pop(self.steps), self.steps
-        self._engine.apply_gradients(batch, gradients_of(batch, self._engine.width, 1000 * step + self._client))
+        self.engine.apply_gradients(batch, gradients_of(batch, self.engine.width, 1000 * step + self._client))
         self._look_up(step + STALENESS)
         self.steps += 1
 
@@ -110,6 +114,36 @@ def test_killed_and_stopped_workers_change_no_bit():
         assert engine.link.reconnections > 2
         assert [one.rows.status().applied for one in servers] == [(training.steps,)] * 2
         engine.close()
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_while_tables_move_make_every_update_once(tmp_path, monkeypatch):
+    """Back and forth between two groups of servers, by a client whose lookups run ahead."""
+    monkeypatch.setattr(server_moves, "_LOOK_SECS", 0.0)
+    with thread_servers(5) as servers, processes(servers[:2], 2) as workers, ThreadPoolExecutor(1) as pool:
+        files = MoveFiles(tmp_path / "servers")
+        run = replace(run_of(servers[:2], [one.address for one in workers]), run=1)
+        alone = CpuEngine(FEATURES, seed=SEED, held=STALENESS + 1)
+        with ServerMoves(run, files, start=lambda count: pytest.fail("no servers are started")) as moves:
+            training, expected = Training(moves.engine(1, FEATURES, SEED, STALENESS + 1)), Training(alone)
+            disturbing = pool.submit(disturb, workers, [training], scaled(40))
+            groups, made, request = (servers[2:], servers[:2]), 0, None
+            while made < 4 or not disturbing.done():
+                if request is None:
+                    addresses = tuple(one.address for one in groups[made % 2])
+                    request = MoveRequest(new_id(), files.read_state().training, addresses)
+                    files.ask(request)
+                training.engine = moves.follow(training.engine, True)
+                training.train()
+                expected.train()
+                report = files.read_state().move
+                if report is not None and report.id == request.id and report.is_over:
+                    assert report.problem == {}
+                    made, request = made + 1, None
+            disturbing.result(timeout=PATIENCE_SECS)
+            assert training.seen == expected.seen
+            assert_same(training.engine.state(), alone.state())
+            training.engine.close()
 
 
 def train_all(engine, client: int, steps: int) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -13,7 +13,7 @@ from tests.support.embedding_workers import ThreadWorker
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS, free_port
 from tests.trainer.tables.routes.partitioned.plans import mixed_plan
-from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
+from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
 from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ServerLost
 from trainer.run.progress.lock import is_locked
@@ -30,6 +30,8 @@ from trainer.wire.flight.addresses import Address
 from transforms.errors import StorageError
 
 SEED = 3
+#: Of every second table, with a place for each of its ids on any number of servers.
+HASHED = {one.name: TableLimits(one.vocabulary_size + 8) for one in tables_of(FEATURES)[::2]}
 
 
 class Started:
@@ -258,8 +260,8 @@ def test_lost_servers_of_training_are_its_own_error(tmp_path, monkeypatch):
         with training.moves:
             training.step()
             request = training.ask(addresses(servers[1:]))
-            training.step()
             monkeypatch.setattr(training.engine, "finish", lose)
+            training.step()
             with pytest.raises(ServerLost, match="lost its rows"):
                 training.step_until_the_end()
             monkeypatch.undo()
@@ -272,9 +274,8 @@ def test_lost_servers_of_training_are_its_own_error(tmp_path, monkeypatch):
 
 
 def test_hashed_tables_are_moved(tmp_path):
-    hashed = {one.name: TableLimits(one.vocabulary_size + 8) for one in tables_of(FEATURES)[::2]}
     with thread_servers(5) as servers:
-        training = Training(tmp_path, of(servers[:2]), hashed=hashed)
+        training = Training(tmp_path, of(servers[:2]), hashed=HASHED)
         with training.moves:
             for target in (servers[2:], servers[:1]):
                 report = training.report(training.ask(addresses(target)))
@@ -286,23 +287,92 @@ def test_hashed_tables_are_moved(tmp_path):
             assert "hashed tables must be placed without a plan" in report.problem["what"]
 
 
-def test_tables_behind_embedding_workers_stay_on_their_servers(tmp_path):
-    with thread_servers(2) as servers, closing(ThreadWorker(addresses(servers[:1]))) as worker:
-        moves, told = _moves(tmp_path, replace(of(servers[:1]), workers=(worker.address,)))
-        with moves:
-            engine = moves.engine(1, FEATURES, SEED, 2)
-            assert _asked(moves, engine, tmp_path, servers[1:]) is engine
-            assert "embedding workers must stay on their servers" in told[0]
-        engine.close()
+@contextmanager
+def workers_of(servers, count: int = 2):
+    """Embedding workers that were started with these servers."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(ThreadWorker(addresses(servers)))) for _ in range(count)]
 
 
-def _moves(folder, servers: RunServers) -> tuple[ServerMoves, list[str]]:
-    told: list[str] = []
-    return ServerMoves(servers, MoveFiles(folder / "servers"), start=Started, tell=told.append), told
+def through(servers, workers) -> RunServers:
+    return replace(of(servers), workers=addresses(workers))
 
 
-def _asked(moves: ServerMoves, engine, folder, servers):
-    """The engine after a request to move to other servers."""
-    files = MoveFiles(folder / "servers")
-    files.ask(MoveRequest(new_id(), files.read_state().training, addresses(servers), None))
-    return moves.follow(engine, True)
+@pytest.mark.parametrize("hashed", [{}, HASHED], ids=["plain", "hashed"])
+def test_embedding_workers_take_the_other_servers(tmp_path, hashed):
+    """Also one that is asked for the first time after the moves, and servers that training starts, whose token workers did not have."""
+    with thread_servers(5) as servers, workers_of(servers[:2]) as workers:
+        training = Training(tmp_path, through(servers[:2], workers), hashed=hashed)
+        with training.moves:
+            for target in (addresses(servers[2:]), addresses(servers[:1]), 2):
+                report = training.report(training.ask(target))
+                assert (report.figures.stage, report.problem) == (MoveStage.DONE, {})
+            training.step()
+            workers[0].close()
+            training.step()
+            assert_same(training.engine.state(), training.alone.state())
+            training.begin(2)
+            training.step()
+            assert_same(training.engine.state(), training.alone.state())
+        assert workers[1].worker.status().updates > 0
+
+
+def test_a_batch_that_was_looked_up_before_a_move_of_workers_is_updated_after_it(tmp_path):
+    with thread_servers(3) as servers, workers_of(servers[:1]) as workers:
+        training = Training(tmp_path, through(servers[:1], workers))
+        with training.moves:
+            training.step()
+            batch = random_batch(FEATURES, 99)
+            assert training.engine.lookup(batch).tobytes() == training.alone.lookup(batch).tobytes()
+            assert training.report(training.ask(addresses(servers[1:]))).figures.stage is MoveStage.DONE
+            for engine in (training.engine, training.alone):
+                engine.apply_gradients(batch, gradients_of(batch, engine.width, 99))
+            assert_same(training.engine.state(), training.alone.state())
+
+
+def test_servers_that_a_worker_does_not_reach_end_the_move(tmp_path, monkeypatch):
+    """They answer training alone; it goes on through the worker to those before."""
+    with thread_servers(2) as servers, workers_of(servers[:1], 1) as workers:
+        connect = workers[0].worker._connect
+
+        def cut(greeting, check, named):
+            if named is not None:
+                raise ServerLost("a server must answer", where=str(named.addresses[0]))
+            return connect(greeting, check, named)
+
+        monkeypatch.setattr(workers[0].worker, "_connect", cut)
+        training = Training(tmp_path, through(servers[:1], workers))
+        with training.moves:
+            report = training.report(training.ask(addresses(servers[1:])))
+            assert (report.figures.stage, report.problem["what"]) == (MoveStage.GIVEN_UP, "a server must answer")
+            monkeypatch.undo()
+            monkeypatch.setattr(server_moves, "_LOOK_SECS", 0.0)
+            assert training.report(training.ask(addresses(servers[1:]))).figures.stage is MoveStage.DONE
+
+
+def test_a_worker_that_is_lost_at_the_switch_costs_the_attempt_alone(tmp_path, monkeypatch):
+    """The rows before are as they were, and the next attempt has the servers before."""
+    with thread_servers(3) as servers, workers_of(servers[:1], 1) as workers:
+        training = Training(tmp_path, through(servers[:1], workers))
+        with training.moves:
+            training.step()
+            request = training.ask(addresses(servers[1:]))
+            own = workers[0].worker
+            open_ = own._open
+
+            def lose(session, body):
+                if b'"servers":null' not in bytes(body):
+                    raise ServerLost("a server must answer")
+                return open_(session, body)
+
+            monkeypatch.setattr(own, "_open", lose)
+            with pytest.raises(ServerLost):
+                training.step_until_the_end()
+            training.begin(2)
+            report = training.files.read_state().move
+            assert (report.id, report.figures.stage) == (request.id, MoveStage.GIVEN_UP)
+            assert training.moves.servers.addresses == addresses(servers[:1])
+            training.step()
+            assert_same(training.engine.state(), training.alone.state())
+            monkeypatch.setattr(own, "_open", open_)
+            assert training.report(training.ask(addresses(servers[1:]))).figures.stage is MoveStage.DONE

@@ -71,7 +71,7 @@ class ServedHostWeights(HostWeights):
             beginning.finish_writing()
             figures = self._move(target, beginning)
         except BaseException as error:
-            self._moves.failed(error)
+            self._moves.failed(error, target)
             self._forget()
             raise
         self._moves.done(target, figures)
@@ -91,11 +91,12 @@ class ServedHostWeights(HostWeights):
         """Go on with the tables on other servers, where rank 0 copies the rows unless they are loaded afterwards."""
         source, self._tables = self.tables.engine, None
         try:
+            if beginning.continues:
+                source.finish()  # before a worker has a newer session of this host
             self._connect(target, beginning)
             engine, figures = self.tables.engine, MoveFigures(MoveStage.DONE)
             meet(self._exchange)  # all hosts have opened the tables
             if beginning.continues and self._loads:
-                source.finish()
                 figures = copy_tables(source.direct, engine.direct, beginning.check)
             meet(self._exchange)
             if beginning.continues:

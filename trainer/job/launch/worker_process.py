@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from trainer.errors import ConfigError
 from trainer.job.launch.keeper import Keeper
 from trainer.servers.client_updates import Greeting
 from trainer.servers.direct_link import DirectLink
@@ -25,6 +26,7 @@ from trainer.tables.optimizers import SGD
 from trainer.tables.routes.servers.frames import Header, Kind, write_document
 from trainer.tables.routes.servers.server_link import Connect
 from trainer.tables.routes.workers import batch_messages as messages
+from trainer.tables.routes.workers.named_servers import NamedServers
 from trainer.tables.routes.workers.table_documents import WorkerTables
 from trainer.tables.spec import FeatureSpec, TableSpec
 from trainer.tables.wire.settings import IDS, WireSettings
@@ -75,10 +77,20 @@ def run_worker(options: WorkerOptions, on_listening: Callable[[Address], None] =
 def serve_worker(options: WorkerOptions, listening: socket.socket, drain: Drain | None = None) -> ServerService:
     """The service of a worker, whose clients go on with another worker when it drains."""
 
-    def connect(greeting: Greeting, check: Callable[[], None]) -> Sequence[Connect]:
-        own = replace(greeting, token=options.server_token)
-        link = LinkOptions(own, patience_secs=options.server_patience_secs, tls=options.server_tls, check=check)
-        return [connect_to(address, link) for address in options.servers]
+    own = NamedServers(options.servers, options.server_token, options.server_tls is not None)
+
+    def connect(greeting: Greeting, check: Callable[[], None], named: NamedServers | None) -> Sequence[Connect]:
+        servers = named or own
+        if servers.is_encrypted and options.server_tls is None:
+            raise ConfigError("an embedding worker must have the authority of servers with TLS", where=str(servers.addresses[0]),
+                              next_step="start the worker with --server-ca")  # fmt: skip
+        link = LinkOptions(
+            replace(greeting, token=servers.token),
+            patience_secs=options.server_patience_secs,
+            tls=options.server_tls if servers.is_encrypted else None,
+            check=check,
+        )
+        return [connect_to(address, link) for address in servers.addresses]
 
     worker = EmbeddingWorker(
         connect,
@@ -109,7 +121,7 @@ def warm_up() -> None:
         worker.end(session)
 
 
-def _connect_directly(greeting: Greeting, check: Callable[[], None]) -> Sequence[Connect]:
+def _connect_directly(greeting: Greeting, check: Callable[[], None], named: NamedServers | None) -> Sequence[Connect]:
     """Connect to a server in this process."""
     server = RowServer(HeldRows(None))
     return [lambda saves: DirectLink(server)]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.embedding_workers import ThreadWorker
 from tests.support.parameter_servers import thread_servers
 from tests.support.processes import PATIENCE_SECS, free_port
 from tests.trainer.job.host.training_ways import ROWS, batches_of, config_of, in_turn
@@ -149,6 +150,27 @@ def test_tables_move_between_two_attempts(make, places, expected, continues):
 
 
 @pytest.mark.slow
+def test_embedding_workers_take_the_servers_of_all_hosts_at_once(make, places, expected):
+    """A worker a host. Hosts that are started again name the servers to them, too."""
+    workers = [ThreadWorker([one.address for one in places[0]]) for _ in range(HOSTS)]
+    own = replace(of(places[0]), workers=tuple(one.address for one in workers))
+    job = make(own)
+    logits = job.attempt(continues=False)
+    request = job.ask(places[1])
+    logits += job.attempt(continues=True)
+    report = job.files.read_state().move
+    assert (report.id, report.figures.stage, report.problem) == (request.id, MoveStage.DONE, {})
+    assert report.figures.pause_rows > 0
+    job.close()
+    job.start(own)
+    logits += job.attempt(continues=False)
+    assert (logits, rows_of(job)) == expected
+    assert all(one.worker.status().updates > 0 for one in workers)
+    for one in workers:
+        one.close()
+
+
+@pytest.mark.slow
 def test_hashed_tables_move_between_two_attempts(places, tmp_path):
     """With the ages of their rows; places for all ids, so that nothing depends on the number of servers."""
     options = config_of(tmp_path / "options", "dlrm", hashed={"user": {"capacity": 100_000}})
@@ -170,6 +192,26 @@ def test_hashed_tables_move_between_two_attempts(places, tmp_path):
     }
     for job in (calm, moved):
         job.close()
+
+
+@pytest.mark.slow
+def test_pruned_tables_move_between_two_attempts(places, tmp_path):
+    """With the importance of all rows and the values of those that have left; as many servers, of which each has its share of the places."""
+    options = config_of(tmp_path / "options", "dlrm", pruning={"budget": 0.5, "round_steps": 2, "reset": "restored"})
+    scene = options, *batches_of(options)
+    with thread_servers(2) as target:
+        calm, moved = (Job(scene, of(places[k][:2]), tmp_path / f"job {k}") for k in (1, 0))
+        for k in range(3):
+            assert moved.attempt(continues=k > 0) == calm.attempt(continues=k > 0)
+            if k == 0:
+                request = moved.ask(target)
+        report = moved.files.read_state().move
+        assert (report.id, report.figures.stage, report.problem) == (request.id, MoveStage.DONE, {})
+        assert report.figures.pause_rows
+        assert {name.partition("/")[0] for name in rows_of(moved)} >= {"embedding-importance", "embedding-left"}
+        assert rows_of(moved) == rows_of(calm)
+        for job in (calm, moved):
+            job.close()
 
 
 @pytest.mark.slow

@@ -123,6 +123,11 @@ class PsEngine(BagTables[ServedBatch]):
         """Mark the rows of each update from now on in ``noted``; None: of none."""
         self._noted = noted
 
+    def note(self, batch: IdBatch) -> None:
+        """Mark the rows of an update that a worker makes, where updates are noted; see :meth:`note_updates`."""
+        if self._noted is not None:
+            self._noted.add(self._requests.make(batch).updates)
+
     @property
     def direct(self) -> PsEngine:
         """See :class:`~trainer.tables.routes.servers.served_engine.ServedEngine`: itself."""
@@ -330,8 +335,28 @@ class PsEngine(BagTables[ServedBatch]):
 
         self._of_each(load)
 
-    def load_hashed(self, table: str, state: TableState) -> None:
-        """Load a hashed table on all servers, inside a load that has begun there; as :meth:`load` does."""
+    @property
+    def whole_tables(self) -> tuple[tuple[str, ...], ...]:
+        """The names of hashed and pruned tables, which a move copies as wholes: those that share places together."""
+        if self._pruned is not None:
+            return self._pruned.names
+        return tuple((one.name,) for one in self.tables if one.name in self._limits)
+
+    def load_whole(self, states: Mapping[str, TableState]) -> None:
+        """Load tables of a member of :attr:`whole_tables` on all servers, inside a load that has begun there; as :meth:`load` does."""
+        if self._pruned is None:
+            for name, state in states.items():
+                self._load_hashed(name, state)
+            return
+        loads = self._pruned.loads(states)
+
+        def load(server: int) -> None:
+            for part, state, history in loads(server):
+                self._servers[server].load_part(part, state, history)
+
+        self._of_each(load)
+
+    def _load_hashed(self, table: str, state: TableState) -> None:
         history = SavedHistory.read(table, state, self.server_count)
         (p,) = self._parts.of_table([one.name for one in self._stacked].index(table))
         self._of_each(lambda server: self._servers[server].load_part(*self._loaded(server, p, state, history)))

@@ -1,7 +1,7 @@
 """A move of tables from the servers of one engine to those of another one, while training goes on.
 
 All rows are copied in the background, then those that training has updated meanwhile, again and again as long as they become fewer. The
-last of them are copied between two steps, with all rows of hashed tables, and the other engine takes over. Until then nothing is changed on the
+last of them are copied between two steps, with all rows of hashed and pruned tables, and the other engine takes over. Until then nothing is changed on the
 earlier servers.
 """
 
@@ -61,15 +61,23 @@ class EngineMove:
     """A move from ``source``. The thread that uses the engine calls :meth:`advance` between its lookups and updates.
 
     Args:
-        source: the engine.
+        source: the engine, or that on the servers themselves which is beside one of embedding workers.
         open_target: makes the engine on the other servers, in the background. It is given :meth:`check`, to call while it waits.
         executor: the threads of the background; one is enough.
+        finish: waits until the servers have made all updates of the engine that trains; None: ``source`` is that engine.
         clock: monotonic seconds.
     """
 
     def __init__(
-        self, source: PsEngine, open_target: Callable[[Callable[[], None]], PsEngine], executor: Executor, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:  # fmt: skip
+        self,
+        source: PsEngine,
+        open_target: Callable[[Callable[[], None]], PsEngine],
+        executor: Executor,
+        *,
+        finish: Callable[[], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._finish = finish or source.finish
         self._source, self._open_target, self._executor, self._clock = source, open_target, executor, clock
         self._began = clock()
         self._target: PsEngine | None = None
@@ -110,7 +118,7 @@ class EngineMove:
         except BaseException:
             self.give_up()
             raise
-        self._source.finish()  # what is read from now on has all updates that are not noted from now on
+        self._finish()  # what is read from now on has all updates that are not noted from now on
         if not is_end:
             self._begin_pass(noted)
             return None
@@ -135,7 +143,8 @@ class EngineMove:
     def _begin_pass(self, noted: NotedRows | None) -> None:
         """Note updates from now on, and copy in the background: noted rows, or all."""
         assert self._copy is not None
-        self._noted = NotedRows(self._source.parts, unmarked=self._source.limits)
+        unmarked = [name for names in self._source.whole_tables for name in names]
+        self._noted = NotedRows(self._source.parts, unmarked=unmarked)
         self._source.note_updates(self._noted)
         self._figures = replace(self._figures, stage=MoveStage.COPYING, passes=self._figures.passes + 1)
         if noted is None:
@@ -157,7 +166,7 @@ class EngineMove:
         began, before = self._clock(), self._figures.copied_rows
         self._source.note_updates(None)
         self._copy.copy_noted(noted)
-        self._copy.copy_hashed()
+        self._copy.copy_whole()
         self._copy.end()
         self._copy.close()
         ended, rows = self._clock(), self._figures.copied_rows - before

@@ -27,9 +27,10 @@ OPENED_MEMBERS = frozenset({"generation", "applied", "digest"})
 
 
 class Kind(IntEnum):
-    """What a frame is: requests of an engine, of which an embedding worker alone takes the last two, then answers.
+    """What a frame is: requests of an engine, of which an embedding worker alone takes the last three, then answers.
 
-    WATCH and LEAVE are requests of the training beside its engine: whether the server is about to end, and that it may.
+    WATCH, LEAVE and REACH_SERVERS are requests of the training beside its engine: whether the server is about to end, that it may, and
+    whether a worker reaches servers.
     """
 
     HELLO = 1
@@ -56,6 +57,7 @@ class Kind(IntEnum):
     LOAD_SHARDS = 23
     KEEP = 24
     FLUSH = 25
+    REACH_SERVERS = 26
 
     OPENED = 32
     ROWS = 33

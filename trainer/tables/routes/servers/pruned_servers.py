@@ -69,6 +69,7 @@ class PrunedServers:
 
     Attributes:
         held: how the tables of each server are pruned.
+        names: of the tables of each group, which share its places.
 
     Raises :class:`ConfigError` for a group of which a server with rows would have no place, and for slices and copies of tables.
     """
@@ -77,12 +78,13 @@ class PrunedServers:
         self, parts: TableParts, groups: Sequence[RowGroup], options: PruningOptions, *, seed: int, team: Team
     ) -> None:
         self._parts, self._options, self._seed, self._team = parts, options, seed, team
+        self.names = tuple(tuple(parts.tables[t].name for t in one.tables) for one in groups)
         self.held: list[HeldPruning | None] = [
             held_pruning(options, groups_on(parts, groups, server)) for server in range(parts.cores)
         ]
 
     def loads(self, state: Mapping[str, TableState]) -> Callable[[int], Loads]:
-        """What each server loads of a checked state. Raises :class:`~trainer.errors.TornCheckpoint` for other sections than those of pruned tables."""
+        """What each server loads of a checked state of all tables, or of those of some groups. Raises :class:`~trainer.errors.TornCheckpoint` for other sections than those of pruned tables."""
         histories = read_histories(self._parts.tables, state)
         known = list(histories.values())
         gain, step = (known[0].gain, known[0].step) if known else (1.0, 0)
@@ -93,21 +95,27 @@ class PrunedServers:
         self, server: int, state: Mapping[str, TableState], histories: Mapping[int, PrunedHistory], history: LoadedHistory
     ) -> Loads:  # fmt: skip
         parts, sections = self._parts.parts, {t: one.sections().by_rows for t, one in histories.items()}
-        own = [part.own_state(server, state[part.table.name]) for part in parts]
+        own = {
+            p: part.own_state(server, state[part.table.name])
+            for p, part in enumerate(parts)
+            if part.table.name in state
+        }
         none = TableState(np.zeros(0, np.int64), np.zeros((0, 1), np.float32), np.zeros((0, 0), np.float32))
         important = [part.own_state(server, sections[p][IMPORTANCE]) if p in sections else none
                      for p, part in enumerate(parts)]  # fmt: skip
         held = self.held[server]
         assert held is not None
         for group in held.groups:
+            if not own.keys() & group.tables:
+                continue
             every = [self._spread(server, t, important[t]) for t in group.tables]
             chosen = most_important(
                 group, [own[t] for t in group.tables], every, self._options, seed=self._seed, step=history.kept.step, team=self._team
             )  # fmt: skip
             for t, kept in zip(group.tables, chosen, strict=True):
                 own[t] = kept
-        yield from ((p, one, history) for p, one in enumerate(own))
-        yield from ((len(parts) + p, one, None) for p, one in enumerate(important))
+        yield from ((p, one, history) for p, one in own.items())
+        yield from ((len(parts) + p, important[p], None) for p in own)
         if self._options.reset == "restored":
             for p, part in enumerate(parts):
                 if p in sections and LEFT in sections[p]:

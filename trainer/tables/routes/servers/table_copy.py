@@ -1,7 +1,7 @@
 """Copies the rows of one engine on servers to the servers of another one, while the first one trains.
 
-What is read is as of the moment of each read. Rows that are updated meanwhile are noted, and copied again. Hashed tables are copied as a whole
-while nothing is updated: each update changes the ages of all their rows, and may take the places of any of them.
+What is read is as of the moment of each read. Rows that are updated meanwhile are noted, and copied again. Hashed and pruned tables are copied as
+wholes while nothing is updated: each update changes the ages or the importance of rows, and may take the places of any of them.
 """
 
 from __future__ import annotations
@@ -48,33 +48,36 @@ class TableCopy:
     def copy_all(self) -> None:
         """Copy all rows that training has changed."""
         for t in range(len(self._source.parts.tables)):
-            if not self._is_hashed(t):
+            if not self._is_whole(t):
                 for found in self._windows(t):
                     self._load(t, found)
         self._end_load()
 
-    def copy_hashed(self) -> None:
-        """Copy the hashed tables, one after the other: their rows with ages, and what servers count beside them. Nothing may be updated meanwhile."""
-        source = self._source
-        if not source.limits:
+    def copy_whole(self) -> None:
+        """Copy hashed and pruned tables with all that servers have beside their rows; those that share places at once, the others one by one.
+
+        Nothing may be updated meanwhile.
+        """
+        source, position = self._source, {one.name: t for t, one in enumerate(self._source.tables)}
+        if not source.whole_tables:
             return
         snapshot = source.begin_snapshot(most_bytes=_ASIDE_BYTES)
         try:
-            for t, table in enumerate(source.tables):
-                if table.name in source.limits:
-                    state = state_of(snapshot, t, table)
-                    self._target.load_hashed(table.name, state)
-                    self._on_rows(len(state.rows))
+            for names in source.whole_tables:
+                states = {name: state_of(snapshot, position[name], source.tables[position[name]]) for name in names}
+                self._target.load_whole(states)
+                self._on_rows(sum(len(one.rows) for one in states.values()))
         finally:
             source.end_snapshot()
 
-    def _is_hashed(self, t: int) -> bool:
-        return self._source.parts.tables[t].name in self._source.limits
+    def _is_whole(self, t: int) -> bool:
+        name = self._source.parts.tables[t].name
+        return any(name in names for names in self._source.whole_tables)
 
     def copy_noted(self, noted: NotedRows) -> None:
         """Copy the noted rows."""
         for t, table in enumerate(self._source.parts.tables):
-            if self._is_hashed(t):
+            if self._is_whole(t):
                 continue
             row_bytes = 4 * (table.dim + slot_width(table.optimizer, table.dim)) + 8
             for rows in noted.windows(t, max(RANGE_BYTES // row_bytes, 1) * len(self._source.servers)):

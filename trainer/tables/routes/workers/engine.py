@@ -17,8 +17,6 @@ import numpy as np
 
 from trainer.errors import ServerLost
 from trainer.options.combinations import Setup
-from trainer.options.pruning import PruningOptions
-from trainer.planning.plan import PartitionPlan
 from trainer.tables.batches import IdBatch
 from trainer.tables.engine import TableState
 from trainer.tables.kernels.layout import learning_rates
@@ -29,10 +27,7 @@ from trainer.tables.routes.servers.frames import OPENED_MEMBERS, Kind, count_at,
 from trainer.tables.routes.servers.server_link import Answer, Connect, ConnectWorker, Request, ServerLink
 from trainer.tables.routes.workers import batch_messages as messages
 from trainer.tables.routes.workers.table_documents import WorkerTables
-from trainer.tables.spec import FeatureSpec
-from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.tables.wire.encoded_values import FLAG_OF
-from trainer.tables.wire.settings import WireSettings
 from trainer.wire.frames import Bytes
 from transforms.arrays import Array
 from transforms.errors import DataError
@@ -60,17 +55,10 @@ class WorkerEngine(BagTables[_Sent]):
     """Lookups and updates over the tables of ``features`` by an embedding worker; checkpoints are read and loaded at the servers.
 
     Args:
-        features: the features, in the order of batches.
-        seed: what initial weights are drawn from.
-        servers: connect to them, for loads and snapshots.
+        tables: what the worker looks up and updates; ``held`` are the batches between a lookup and its update.
+        direct: the engine of the same tables on the servers themselves: :func:`direct_engine`. It ends with this one.
         worker: connects to a worker with the same servers in the same order.
-        plan: the placement of the tables, a core for each server.
-        staleness: updates that a fetch may miss of other engines on the same servers; None: any number.
-        held: batches between a lookup and its update.
         threads: threads of the checks; 0 for one a processor.
-        wire: how ids, activations and gradients are encoded, and rows between the worker and the servers; None: as they are.
-        hashed: by name the limits of tables of unbounded vocabularies, as for :class:`~trainer.tables.routes.servers.engine.PsEngine`.
-        pruning: only the most important rows have places on the servers, by these options; None: all rows have memory.
 
     Attributes:
         direct: reads and loads rows at the servers.
@@ -78,34 +66,23 @@ class WorkerEngine(BagTables[_Sent]):
     Raises what :class:`~trainer.tables.routes.servers.engine.PsEngine` raises.
     """
 
-    def __init__(
-        self, features: Sequence[FeatureSpec], *, seed: int, servers: Sequence[Connect], worker: ConnectWorker,
-        plan: PartitionPlan | None = None, staleness: int | None = 0, held: int = 2, threads: int = 0, wire: WireSettings | None = None,
-        hashed: Mapping[str, TableLimits] | None = None, pruning: PruningOptions | None = None,
-    ) -> None:  # fmt: skip
-        self.direct = PsEngine(
-            features,
-            seed=seed,
-            servers=servers,
-            plan=plan,
-            held=0,
-            threads=1,
-            wire=wire,
-            hashed=hashed,
-            pruning=pruning,
-        )
-        super().__init__(features, self.direct.tables, Team(threads or available_threads()), held=held)
-        self._wire = wire or WireSettings()
+    def __init__(self, tables: WorkerTables, direct: PsEngine, worker: ConnectWorker, *, threads: int = 0) -> None:
+        self.direct = direct
+        super().__init__(tables.features, direct.tables, Team(threads or available_threads()), held=tables.held)
+        self._wire = tables.wire
         self._flag = FLAG_OF[self._wire.values]
-        described = WorkerTables(self.features, seed, plan, staleness, held, self._wire, hashed or {}, pruning)
-        self._document = write_document(described.to_document())
+        self._document = write_document(tables.to_document())
         #: The batches whose ids a worker must have.
-        self._held: deque[_Sent] = deque(maxlen=max(held, 1))
+        self._held: deque[_Sent] = deque(maxlen=max(tables.held, 1))
         self._unconfirmed: list[_Update] = []
         self._numbers = self._updates = 0
         self._is_open = False
         self._link = worker(self._restore)
-        self._open()
+        try:
+            self._open()
+        except BaseException:
+            self._link.close()
+            raise
 
     @property
     def setup(self) -> Setup:
@@ -202,6 +179,7 @@ class WorkerEngine(BagTables[_Sent]):
         body = messages.write_gradients(kept.number, rates, messages.encode_values(flat, self._flag))
         request = Request(Kind.UPDATE, body, number=self._updates + 1, flags=self._flag)
         self._updates += 1
+        self.direct.note(kept.batch)
         self._unconfirmed.append(_Update(kept, request))
         self._link.send(request)
         return [(kept.batch.offsets, kept.counts)]
@@ -266,6 +244,21 @@ class WorkerEngine(BagTables[_Sent]):
             raise DataError("an answer must have the requested kind", value=answer.header.kind.name,
                             allowed=expected.name)  # fmt: skip
         return answer
+
+
+def direct_engine(tables: WorkerTables, servers: Sequence[Connect]) -> PsEngine:
+    """The engine on the servers themselves for loads and snapshots beside an embedding worker."""
+    return PsEngine(
+        tables.features,
+        seed=tables.seed,
+        servers=servers,
+        plan=tables.plan,
+        held=0,
+        threads=1,
+        wire=tables.wire,
+        hashed=tables.hashed,
+        pruning=tables.pruning,
+    )
 
 
 def joined_generation(engine: PsEngine) -> int:

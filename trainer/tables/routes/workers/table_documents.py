@@ -18,13 +18,16 @@ from trainer.planning.plan_document import plan_bytes, read_plan
 from trainer.tables.kernels.layout import TableOrigin
 from trainer.tables.optimizers import Optimizer
 from trainer.tables.routes.servers.table_documents import held_tables, read_held_tables
+from trainer.tables.routes.workers.named_servers import NamedServers
 from trainer.tables.spec import COMBINERS, FeatureSpec, Quantization, TableSpec, tables_of
 from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.tables.wire.settings import WireSettings
 from transforms.errors import DataError, InputError
 
 #: The members of the document.
-MEMBERS = frozenset({"held", "engine", "features", "plan", "staleness", "batches", "ids", "values", "pruning"})
+MEMBERS = frozenset(
+    {"held", "engine", "features", "plan", "staleness", "batches", "ids", "values", "pruning", "servers"}
+)
 _MOST_FEATURES, _MOST_LENGTH, _MOST_BATCHES, _MOST_STALENESS = 1 << 16, 1 << 20, 1 << 10, 1 << 20
 
 
@@ -41,6 +44,7 @@ class WorkerTables:
         wire: how ids and values are encoded.
         hashed: by name the limits of tables of unbounded vocabularies, on all servers together.
         pruning: only the most important rows have places, by these options; None: all rows have memory.
+        servers: those that have the tables now; None: those that the worker was started with.
     """
 
     features: tuple[FeatureSpec, ...]
@@ -51,6 +55,7 @@ class WorkerTables:
     wire: WireSettings = dataclasses.field(default_factory=WireSettings)
     hashed: Mapping[str, TableLimits] = dataclasses.field(default_factory=dict)
     pruning: PruningOptions | None = None
+    servers: NamedServers | None = None
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object, with :data:`MEMBERS`."""
@@ -74,6 +79,7 @@ class WorkerTables:
             "ids": self.wire.ids,
             "values": self.wire.values,
             "pruning": None if self.pruning is None else self.pruning.to_document(),
+            "servers": None if self.servers is None else self.servers.to_document(),
         }
 
     @classmethod
@@ -92,13 +98,16 @@ class WorkerTables:
             found_plan = read_plan(plan.encode(), "the plan of a worker's tables") if plan else None
             wire = WireSettings(document["ids"], document["values"])
             pruning = None if document["pruning"] is None else PruningOptions.read(document["pruning"])
+            servers = None if document["servers"] is None else NamedServers.read(document["servers"])
             if tables_of(features) != tuple(tables):
                 raise DataError("the tables of a worker must be those of its features, in their order")
             check_setup(Setup(servers=True, workers=True, hashed=bool(held.limits), pruned=pruning is not None, plan=found_plan is not None,
                               slices=found_plan is not None and not found_plan.has_whole_rows))  # fmt: skip
         except (InputError, TypeError, UnicodeError) as error:
             raise DataError("the tables of a worker must be those of an engine", value=str(error)[:200]) from None
-        return cls(tuple(features), held.seed, found_plan, staleness, document["batches"], wire, held.limits, pruning)
+        return cls(
+            tuple(features), held.seed, found_plan, staleness, document["batches"], wire, held.limits, pruning, servers
+        )
 
 
 def _optimizer_numbers(tables: Sequence[TableSpec]) -> list[int]:

@@ -85,9 +85,11 @@ class PrunedHistory:
 
 
 def read_histories(tables: Sequence[TableSpec], state: Mapping[str, TableState]) -> dict[int, PrunedHistory]:
-    """The histories in the state of tables, by position, where there are some. Raises :class:`TornCheckpoint`."""
+    """The histories in the state of some of the tables, by position, where there are some. Raises :class:`TornCheckpoint`."""
     found = {}
     for t, table in enumerate(tables):
+        if table.name not in state:
+            continue
         if (one := PrunedHistory.read(table.name, state[table.name].sections)) is not None:
             one.check(table)
             found[t] = one

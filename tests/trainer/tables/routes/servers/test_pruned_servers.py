@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import count
 
 import numpy as np
@@ -31,7 +32,7 @@ from tests.trainer.tables.stores.pruned.test_pruned_engine import (
 )
 from tests.trainer.tables.test_engine import batch_of
 from tests.trainer.thread_exchange import on_hosts
-from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, TornCheckpoint
+from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, ServerLost, TornCheckpoint
 from trainer.options.pruning import PruningOptions
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.run.weights.saved_tables import parted_tables, saved_states, state_arrays
@@ -43,9 +44,11 @@ from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
 from trainer.tables.routes.partitioned.table_parts import TableParts
 from trainer.tables.routes.servers import pruned_servers
 from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.engine_move import EngineMove, MoveStage
 from trainer.tables.routes.servers.frames import Kind
 from trainer.tables.routes.servers.remote_tables import RemoteTables
 from trainer.tables.routes.servers.stacked_plan import stacked_plan
+from trainer.tables.routes.servers.table_copy import TableCopy
 from trainer.tables.snapshot_states import state_of
 from trainer.tables.spec import tables_of
 from trainer.tables.state_checks import empty_state
@@ -433,3 +436,191 @@ def test_servers_without_a_place_are_refused(servers):
     table = TableSpec("t", 40, 4, SGD(0.1), "mean")
     with pytest.raises(ConfigError, match="at least one for each host"):
         served(servers, 0.05, features=[FeatureSpec("f", table)])
+
+
+class InCaller:
+    """An executor that works at once in its caller's thread."""
+
+    def submit(self, work, *arguments) -> Future:
+        done: Future = Future()
+        try:
+            done.set_result(work(*arguments))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+def move_to(engine: PsEngine, target, train) -> PsEngine:
+    """The engine on other servers, which takes over between two steps; ``train`` trains one beside the move."""
+    moving = EngineMove(engine, lambda check: target(), InCaller())
+    for k in range(9):
+        found = moving.advance(may_end=k > 3)
+        if found is not None:
+            assert moving.figures.stage is MoveStage.DONE
+            engine.close()
+            return found
+        train()
+    raise AssertionError("the move has not ended")
+
+
+@pytest.mark.parametrize("reset", ["zero", "initial", "restored"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_pruned_tables_move_while_they_train(reset, count):
+    """With rows that have left, also by rounds during the move: as many servers have the bits of tables that stay."""
+    options = {"round_steps": 3, "decay_steps": 4, "reset": reset}
+    with thread_servers(3 * count) as made:
+        first, other, still = (made[k * count : (k + 1) * count] for k in range(3))
+        moved, stays, steps = served(first, 0.4, **options), served(still, 0.4, **options), 0
+
+        def train() -> None:
+            nonlocal steps
+            steps += 1
+            batch = popular_batch(steps, shift=steps // 3)
+            assert step(moved, batch, steps) == step(stays, batch, steps)
+
+        for target in (other, first):
+            for _ in range(4):
+                train()
+            moved = move_to(moved, partial(target_on, target, 0.4, **options), train)
+            train()
+            same_rows(moved, stays)
+        for _ in range(7):
+            train()
+        same_rows(moved, stays)
+        histories = histories_of(stays.state())
+        assert histories["two"].rounds > 4
+        assert (histories["two"].left is not None) == (reset == "restored")
+        moved.close()
+        stays.close()
+
+
+def target_on(servers, budget, **options) -> PsEngine:
+    return over([one.connect(Greeting(attempt=next(ATTEMPTS))) for one in servers], budget, is_first=False, **options)
+
+
+def same_rows(one: PsEngine, other: PsEngine) -> None:
+    """Values, importance, and the values of rows that have left."""
+    found, expected = one.state(), other.state()
+    same_states(found, expected)
+    for name, history in histories_of(expected).items():
+        own = histories_of(found)[name]
+        assert (own.rows.tobytes(), own.importance.tobytes()) == (history.rows.tobytes(), history.importance.tobytes())
+        assert (own.gain, own.step, own.rounds) == (history.gain, history.step, history.rounds)
+        if history.left is not None:
+            assert own.left.rows.tobytes() == history.left.rows.tobytes()
+            assert own.left.weights.tobytes() == history.left.weights.tobytes()
+            assert own.left.slots.tobytes() == history.left.slots.tobytes()
+
+
+def test_pruned_tables_move_to_more_and_fewer_servers():
+    """Each server has a share of the places: of more rows than these the most important ones stay, and importance stays of all."""
+    options = {"round_steps": 3, "reset": "restored"}
+    with thread_servers(4) as made:
+        moved, steps = served(made[:1], 0.4, **options), 0
+
+        def train() -> None:
+            nonlocal steps
+            steps += 1
+            step(moved, popular_batch(steps), steps)
+
+        for target in (made[1:4], made[:1]):
+            for _ in range(4):
+                train()
+            before = histories_of(moved.state())
+            moved = move_to(moved, partial(target_on, target, 0.4, **options), lambda: None)
+            after, state = histories_of(moved.state()), moved.state()
+            assert {name: one.importance.tobytes() for name, one in after.items()} == {
+                name: one.importance.tobytes() for name, one in before.items()
+            }
+            assert sum(len(one.rows) for one in state.values()) > 0
+        train()
+        moved.close()
+
+
+@pytest.mark.parametrize("who", ["source", "target"])
+def test_servers_that_are_lost_in_the_pause_end_the_move_and_change_nothing(who, monkeypatch):
+    options = {"round_steps": 3, "reset": "restored"}
+    with thread_servers(3) as made:
+        moved, stays = served(made[:1], 0.4, **options), served(made[1:2], 0.4, **options)
+        for k in range(5):
+            assert step(moved, popular_batch(k), k) == step(stays, popular_batch(k), k)
+
+        def lose(self, *given, **named):
+            raise ServerLost("a server must answer")
+
+        name = {"source": "begin_snapshot", "target": "load_whole"}[who]
+        moving = EngineMove(moved, partial(move_target, made[2:], options), InCaller())
+        monkeypatch.setattr(PsEngine, name, lose)
+        with pytest.raises(ServerLost):
+            advance_to_its_end(moving)
+        monkeypatch.undo()
+        assert moving.figures.stage is MoveStage.GIVEN_UP
+        for k in range(5, 9):
+            assert step(moved, popular_batch(k), k) == step(stays, popular_batch(k), k)
+        same_rows(moved, stays)
+        moved = move_to(moved, partial(target_on, made[2:], 0.4, **options), lambda: None)
+        same_rows(moved, stays)
+
+
+def advance_to_its_end(moving: EngineMove) -> None:
+    while moving.advance() is None:
+        pass
+
+
+def move_target(servers, options, check) -> PsEngine:
+    return target_on(servers, 0.4, **options)
+
+
+#: The steps of a move, after each of which a server is killed.
+STEPS = {
+    "the load has begun": (TableCopy, "begin"),
+    "the rows of a moment are kept": (PsEngine, "begin_snapshot"),
+    "rows of a group are loaded": (PsEngine, "load_whole"),
+    "the load has ended": (TableCopy, "end"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["source", "target"])
+@pytest.mark.parametrize("at", STEPS)
+def test_servers_that_are_killed_at_each_step_of_a_move_change_no_bit(tmp_path, monkeypatch, at, who):
+    """One that had begun a load is another generation without rows, which ends the move; all others go on from their memory."""
+    options = {"round_steps": 3, "decay_steps": 4, "reset": "restored"}
+    with processes(tmp_path, 2) as running, thread_servers(1) as calm:
+        source, target = running
+        moved, stays, steps = on_process(source, is_first=True, **options), served(calm, 0.4, **options), 0
+        kind, name = STEPS[at]
+        work = getattr(kind, name)
+
+        def work_and_kill(self, *given, **named):
+            monkeypatch.undo()
+            found = work(self, *given, **named)
+            killed = source if who == "source" else target
+            killed.kill()
+            killed.start()
+            return found
+
+        def train() -> None:
+            nonlocal steps
+            steps += 1
+            batch = popular_batch(steps, shift=steps // 3)
+            assert step(moved, batch, steps) == step(stays, batch, steps)
+
+        for _ in range(5):
+            train()
+        monkeypatch.setattr(kind, name, work_and_kill)
+        open_target = partial(on_process, target, is_first=False, **options)
+        if who == "target" and at != "the load has ended":
+            with pytest.raises(ServerLost):
+                move_to(moved, open_target, train)
+            train()
+        moved = move_to(moved, open_target, train)
+        for _ in range(4):
+            train()
+        same_rows(moved, stays)
+        moved.close()
+        stays.close()
+
+
+def on_process(server, **options) -> PsEngine:
+    return over([link_to(server.address, attempt=next(ATTEMPTS))], 0.4, **options)

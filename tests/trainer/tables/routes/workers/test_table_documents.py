@@ -18,10 +18,12 @@ from tests.trainer.tables.routes.servers.test_table_documents import INITIALIZER
 from trainer.options.pruning import GroupOptions, PruningOptions
 from trainer.tables import SGD, FeatureSpec, TableSpec
 from trainer.tables.routes.servers.stacked_plan import stacked_plan, width_order
+from trainer.tables.routes.workers.named_servers import MOST_SERVERS, NamedServers
 from trainer.tables.routes.workers.table_documents import MEMBERS, WorkerTables
 from trainer.tables.spec import COMBINERS, Quantization, tables_of
 from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.tables.wire.settings import IDS, VALUES, WireSettings
+from trainer.wire.flight.addresses import Address
 from transforms.errors import DataError
 
 
@@ -85,7 +87,8 @@ def test_tables_are_read_as_they_were_written(own):
     assert stacked_plan(tables, 3) == stacked_plan(of_found, 3)
 
 
-DOCUMENT = WorkerTables(FEATURES, 3, stacked_plan(tables_of(FEATURES), 2)).to_document()
+SERVERS = NamedServers((Address("ps-0", 7000), Address("ps-1", 7000)), "a token", is_encrypted=True)
+DOCUMENT = WorkerTables(FEATURES, 3, stacked_plan(tables_of(FEATURES), 2), servers=SERVERS).to_document()
 
 
 def changed(path: tuple, value: object) -> dict:
@@ -130,11 +133,25 @@ def changed(path: tuple, value: object) -> dict:
         changed(("ids",), "short"),
         changed(("ids",), []),
         changed(("values",), None),
+        changed(("servers",), []),
+        changed(("servers", "addresses"), []),
+        changed(("servers", "addresses"), ["ps-0:7000"] * 2),
+        changed(("servers", "addresses"), [f"ps-{k}:7000" for k in range(MOST_SERVERS + 1)]),
+        changed(("servers", "addresses", 0), "ps-0"),
+        changed(("servers", "addresses", 0), "ps-0:70000"),
+        changed(("servers", "token"), None),
+        changed(("servers", "is_encrypted"), 1),
+        changed(("servers", "more"), 1),
     ],
 )
 def test_other_documents_are_refused(document):
     with pytest.raises(DataError):
         WorkerTables.read(document)
+
+
+def test_servers_that_a_client_names_are_read_as_they_are_written():
+    assert WorkerTables.read(DOCUMENT).servers == SERVERS
+    assert "a token" not in repr(SERVERS)
 
 
 def test_combinations_that_training_refuses_are_refused_with_the_same_words():
