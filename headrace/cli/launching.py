@@ -80,7 +80,7 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
                          next_step="headrace model ls lists versions: a process that is started again must train the same one")  # fmt: skip
     topology = Topology.parse(cluster.topology)
     check_hosts(hosts.hosts, topology)
-    check_slice_of(tpus, topology, training)
+    check_slice_of(tpus, topology, training, is_served=bool(options.servers.servers))
     hosts.as_job(topology.hosts)
     return ClusterJob(
         name=cluster.job_name or "headrace",

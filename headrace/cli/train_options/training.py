@@ -49,7 +49,7 @@ class TrainOptions:
             self._check_job()
 
     def tpus_of(self, options: Mapping[str, Any]) -> TpuOptions | None:
-        """The TPUs that train with these training options; None for the cpu engine.
+        """The TPUs that train with these training options, or their dense part beside servers; None for the cpu engine.
 
         Raises :class:`InputError` where the two disagree, and for a job that a slice cannot train: one process drives all TPUs of its
         machine.
@@ -57,6 +57,7 @@ class TrainOptions:
         found = self.tpu.of_training(options)
         if found is None:
             return None
+        found.check_servers(self.servers.servers)
         launcher, hosts = self.cluster.launcher, self.hosts.hosts
         if launcher != LOCAL and found.tpu != TPUS_OF_THIS_MACHINE:
             raise InputError("--tpu with --launcher must name the TPUs of each host's own machine", where="--tpu", value=found.tpu,

@@ -306,11 +306,6 @@ WRONG = [
     (["--servers", "65"], "--servers must be a number of processes", "1 to 64"),
     (["--servers", "ps-0:7000"], "needs a number: the cluster starts that many servers", "1 to 64"),
     (["--servers", "2", "--server-ca", "ca.pem"], "use the token of the job", "--server-ca"),
-    (
-        ["--servers", "2", "--tpu", "local", "--topology", "v5p:2x2x1"],
-        "tables on servers must be trained without TPUs",
-        "--tpu",
-    ),
     (["--output", "missing/job.yaml"], "the output file cannot be written", "--output"),
     (["--config", "missing.json"], "the training options cannot be read", "missing.json"),
 ]
