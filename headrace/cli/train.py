@@ -93,6 +93,9 @@ def train(options: TrainOptions) -> None:
     named_towers = towers_of_training(options.hosts.towers, hosts)
     if run_dir or options.run.job_dir:
         job = job_options(options, str(job_folder(run_location(run_dir), home, options.run.job_dir)))
+    options.device.let_be_seen(trains=job is None)
+    if job is None:
+        options.device.use()
     with ExitStack() as pins:
         remote = pins.enter_context(open_remote_workers(options))
         warehouse = pins.enter_context(open_warehouse(home))

@@ -128,6 +128,7 @@ class Host:
         token: str = "",
         before_write: Callable[[], None] = lambda: None,
         connect: Callable[[], TpuSlice] | None = None,
+        use_device: Callable[[], None] = lambda: None,
         statistics_share: float = 0.0,
         partition: PartitionPlan | None = None,
         servers: RunServers | None = None,
@@ -138,7 +139,7 @@ class Host:
         self._partition, self._servers, self._towers, self._hot_rows = partition, servers, towers, hot_rows
         self._wire_values = wire_values
         self._before_write, self._statistics_share = before_write, statistics_share
-        self._connect = connect
+        self._connect, self._use_device = connect, use_device
         self._slice: TpuSlice | None = None
         self._moves: JobMoves | None = None
         self.name, self._run_dir, self._folder = name, run_dir, folder
@@ -379,6 +380,7 @@ class Host:
         if model is not None and (model.current.rank, model.current.hosts) == (rank, hosts):
             return model
         self._wait_for_writer()
+        self._use_device()
         config = replace(data.config, engine="cpu" if self._connect is None else "tpu")
         if self._hot_rows:
             config = replace(config, hot_rows=HotOptions.read(self._hot_rows))
