@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.devices import CPU
 from headrace.cli.options.launchers import LOCAL, option_name
 from headrace.cli.options.runs import run_folder_of
 from headrace.cli.options.servers import (
@@ -163,7 +164,7 @@ def _training_options(arguments: Sequence[str]) -> TrainOptions:
         raise InputError("chaos must be given a training job", value=arguments[0], allowed="headrace chaos -- train MODEL …")  # fmt: skip
     given = training_values(arguments[1:])
     for name in _NO_CHAOS:
-        if given[name] and given[name] != LOCAL:
+        if given[name] and given[name] not in (LOCAL, CPU):
             raise InputError("chaos cannot run a training with this option", where=option_name(name),
                              next_step="leave this option out")  # fmt: skip
     return parse_training(arguments[1:], hosts=1)
@@ -179,6 +180,7 @@ _NO_CHAOS = (
     "notice_http",
     "notice_metadata",
     "launcher",
+    "device",
     "export",
     "plan",
     "save_as",

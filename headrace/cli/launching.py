@@ -18,6 +18,7 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.launchers.cluster_job import ClusterJob
+    from trainer.options.topology import Topology
 
 #: Parameters that the launcher gives to the roles in another way, or that end with it.
 _NOT_PASSED = frozenset(
@@ -31,6 +32,7 @@ _NOT_PASSED = frozenset(
         "readers",
         "servers",
         "launcher",
+        "device",
         "notice_metadata",
         "supervisor",
         *OF_LAUNCHERS,
@@ -66,9 +68,26 @@ def write_launch(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         write_output(cluster.output, text, option="--output")
 
 
+def _slice_of(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOptions | None) -> Topology | None:
+    """The TPU slice of a job; None for hosts on nodes with CPUs, or GPUs. Raises :class:`InputError` for a slice that nothing would use."""
+    from trainer.options.topology import Topology
+
+    cluster, is_served = options.cluster, bool(options.servers.servers)
+    if cluster.launcher == GKE and not cluster.topology:
+        if tpus is not None:
+            raise InputError("--tpu needs a slice", where="--tpu, --topology", value=cluster.topology or None, allowed="such as v5p:2x2x1",
+                             next_step="give --topology too, or leave --tpu out")  # fmt: skip
+        return None
+    topology = Topology.parse(cluster.topology)
+    if tpus is None and (is_served or options.device.has_gpu):
+        raise InputError("a slice must have TPUs that train", where="--topology", value=str(topology),
+                         next_step="give --tpu local too, or leave --topology out: then hosts are on nodes with CPUs, or GPUs with --device gpu")  # fmt: skip
+    check_slice_of(tpus, topology, training, is_served=is_served)
+    return topology
+
+
 def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOptions | None) -> ClusterJob:
     from headrace.launchers.cluster_job import ClusterJob, Images, check_hosts
-    from trainer.options.topology import Topology
 
     values, cluster, hosts = values_of_group(options), options.cluster, options.hosts
     for name in _OF_ONE_MACHINE:
@@ -78,13 +97,15 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
     if not options.data.version:
         raise InputError("a job on other machines must name the version of its model", where="--version",
                          next_step="headrace model ls lists versions: a process that is started again must train the same one")  # fmt: skip
-    topology = Topology.parse(cluster.topology)
-    check_hosts(hosts.hosts, topology)
-    check_slice_of(tpus, topology, training)
-    hosts.as_job(topology.hosts)
+    topology = _slice_of(options, training, tpus)
+    if topology is not None:
+        check_hosts(hosts.hosts, topology)
+    count = (hosts.hosts or 1) if topology is None else topology.hosts
+    hosts.as_job(count)
     return ClusterJob(
         name=cluster.job_name or "headrace",
         topology=topology,
+        hosts=count,
         readers=hosts.readers,
         images=Images.parse(cluster.images, tag=version("headrace")),
         run_dir=options.run.run_dir,
@@ -94,6 +115,8 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         grace_secs=hosts.grace_secs,
         notice_metadata=hosts.notice_metadata or (_METADATA if cluster.launcher == TPU_VM else ""),
         spot=cluster.spot,
-        tpu_arguments=() if tpus is None else tuple(tpus.arguments()),
+        device_arguments=tuple(options.device.arguments() if tpus is None else tpus.arguments()),
+        gpu=options.device.has_gpu,
+        accelerator=cluster.accelerator,
         servers=int(options.servers.servers or 0),
     )

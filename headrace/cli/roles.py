@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.devices import DeviceOptions
 from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.quantities import check_grace
 from headrace.cli.options.session import open_warehouse
@@ -199,6 +200,7 @@ def host(
     ] = "",
     *,
     tpu: TpuOptions,
+    device: DeviceOptions,
     slow_disk: SlowDiskFile = "",
     supervisor: Supervised = 0,
 ) -> None:
@@ -208,12 +210,14 @@ def host(
     from trainer.job.launch.role_signals import on_termination
 
     tpus = tpu.chosen()
+    device.let_be_seen()
     files, place = _opened(run, address, supervisor)
     keep_freed_memory()
     options = _role(files, name, place, advertised, controller, token_file)
     is_over = run_host(
         replace(options, grace_secs=check_grace("--grace-secs", grace_secs)),
         prepare=import_tensorflow_quietly,
+        use_device=device.use,
         on_signals=on_termination,
         before_write=_slow(slow_disk),
         notice_sources=[MetadataNotice(notice_metadata, grace_secs=grace_secs)] if notice_metadata else (),

@@ -70,6 +70,13 @@ def check(
             show_default=False,
         ),
     ] = "",
+    servers: Annotated[
+        bool,
+        typer.Option(
+            "--servers",
+            help="Servers hold the tables: check the dense part alone, with activations in and gradients out.",
+        ),
+    ] = False,
     environment: Annotated[
         str, typer.Option(help="The folder in which `make tpu` has installed the TPU compiler.")
     ] = ".tpu",
@@ -86,15 +93,19 @@ def check(
     from trainer.tpu_check.environment import TpuEnvironment
 
     slices = [Topology.parse(one) for one in topology]
+    if servers:
+        _refuse_with_servers(
+            {"--plan": plan, "--max-ids": max_ids, "--max-unique-ids": max_unique_ids, "--serial": serial}
+        )
     options = read_options(config)
     import_tensorflow_quietly()
     from trainer.tpu_check.check import check_slice
     from trainer.tpu_check.devices import devices_of
 
     for one in slices:
-        devices_of(one)  # raises before anything is checked
+        devices_of(one, is_served=servers)  # raises before anything is checked
     partition = read_plan(read_file(plan, "--plan"), plan) if plan else None
-    checked, number, known = _model(home, model, version, options, events, pipelined=not serial)
+    checked, number, known = _model(home, model, version, options, events, pipelined=not serial, is_served=servers)
     if partition is not None:
         from trainer.run.weights.run_partition import check_tables
 
@@ -103,9 +114,11 @@ def check(
     rows = []
     for one in slices:
         say(f"checking {one}" + (": lowering and compiling, about a minute" if compiler.is_ready else ""))
-        devices = devices_of(one)
-        settings = _settings(checked, known, devices, partition, max_ids, max_unique_ids)
-        found = check_slice(replace(checked, settings=settings), one, compiler)
+        devices = devices_of(one, is_served=servers)
+        if not servers:
+            settings = _settings(checked, known, devices, partition, max_ids, max_unique_ids)
+            checked = replace(checked, settings=settings)
+        found = check_slice(checked, one, compiler)
         rows.append(_row(found, _not_taken(partition, checked, devices)))
     note = "" if compiler.is_ready else (
         f"The step was not compiled: no TPU compiler in {environment}.\n  next: make tpu, or --environment FOLDER"
@@ -123,6 +136,7 @@ def _model(
     events: int,
     *,
     pipelined: bool,
+    is_served: bool,
 ) -> tuple[CheckedModel, int, Mapping[str, FeatureStatistics]]:
     """The model to check, its version, and the statistics of its inputs that the catalog has."""
     from trainer.model.inputs import TypedInput
@@ -140,8 +154,18 @@ def _model(
     if not any(one.type.buckets for one in inputs):
         raise InputError("this model has no embedding inputs: nothing to check", where=f"model {name}",
                          next_step="TPU slices are checked for their embedding tables")  # fmt: skip
-    checked = CheckedModel(inputs, run, heads_of(record.target), events or run.batch_rows, pipelined)
+    checked = CheckedModel(
+        inputs, run, heads_of(record.target), events or run.batch_rows, pipelined, is_served=is_served
+    )
     return checked, record.version, known
+
+
+def _refuse_with_servers(given: Mapping[str, object]) -> None:
+    """Raise :class:`InputError` for options of tables in a slice that has none."""
+    for option, value in given.items():
+        if value not in ("", None, False):
+            raise InputError(f"{option} must go without --servers, which hold the tables", where=option, value=value,
+                             next_step=f"leave {option} out")  # fmt: skip
 
 
 def _settings(

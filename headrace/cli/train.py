@@ -93,6 +93,9 @@ def train(options: TrainOptions) -> None:
     named_towers = towers_of_training(options.hosts.towers, hosts)
     if run_dir or options.run.job_dir:
         job = job_options(options, str(job_folder(run_location(run_dir), home, options.run.job_dir)))
+    options.device.let_be_seen(trains=job is None)
+    if job is None:
+        options.device.use()
     with ExitStack() as pins:
         remote = pins.enter_context(open_remote_workers(options))
         warehouse = pins.enter_context(open_warehouse(home))
@@ -111,26 +114,29 @@ def train(options: TrainOptions) -> None:
         keep_freed_memory()  # each fragment takes as much as the one before
         if tpus is not None:
             training = {**training, "engine": "tpu"}
-        slice_ = _connect(tpus, training, folder) if tpus is not None and job is None else None
+        is_served = bool(options.servers.servers)
+        slice_ = _connect(tpus, training, folder, is_served=is_served) if tpus is not None and job is None else None
         for column in data.baseline or ():
             _check_baseline(warehouse, solution, column)
         if held_out:
             _check_test_labels(warehouse, held_out)
         most_hosts = 1 if job is None else job.hosts.most_hosts
-        settings = choose_options(warehouse, solution, training, folder, hosts=most_hosts)
+        settings = choose_options(
+            warehouse, solution, training, folder, hosts=most_hosts, slice_has_tables=tpus is not None and not is_served
+        )
         settings = with_hot_rows(home, solution, settings)
         if job is not None and named_towers:
             partition = partition_of_towers(named_towers, job.hosts.hosts, solution, settings)
         _check_placement(
             settings,
-            is_served=on_servers is not None,
+            is_served=is_served,
             hosts=most_hosts,
             plan=partition,
             has_towers=bool(named_towers),
         )
         sparse_core = (
             None
-            if slice_ is None or tpus is None
+            if slice_ is None or tpus is None or is_served
             else sparse_core_settings(warehouse, solution, settings, tpus, slice_, partition)
         )
         starts_later = options.cluster.launcher == REMOTE
@@ -218,9 +224,18 @@ def _check_baseline(warehouse: Warehouse, solution: ReadSolution, column: str) -
 
 
 def choose_options(
-    warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], run_dir: str, *, hosts: int = 1
+    warehouse: Warehouse,
+    solution: ReadSolution,
+    options: Mapping[str, Any],
+    run_dir: str,
+    *,
+    hosts: int = 1,
+    slice_has_tables: bool = False,
 ) -> TrainConfig:
-    """The given options, and those that are chosen from the data; ``hosts``: the most hosts of the job."""
+    """The given options, and those that are chosen from the data.
+
+    ``hosts``: the most hosts of the job; ``slice_has_tables``: the tables are in a TPU slice.
+    """
     from trainer.run.choosing.choose import choose_config
 
     return choose_config(
@@ -231,6 +246,7 @@ def choose_options(
         tell=say,
         before_trial=import_tensorflow_quietly,
         hosts=hosts,
+        slice_has_tables=slice_has_tables,
     )
 
 
@@ -241,15 +257,26 @@ def change_policy(accept: bool, train_labels: bool) -> ChangePolicy:
     return ChangePolicy(accept, train_labels)
 
 
-def _connect(tpus: TpuOptions, options: Mapping[str, Any], run_dir: str) -> TpuSlice:
-    """The TPUs of a run, before anything is read or compared: the settings of TensorFlow come first."""
+def _connect(tpus: TpuOptions, options: Mapping[str, Any], run_dir: str, *, is_served: bool) -> TpuSlice:
+    """The TPUs of a run, before anything is read or compared: the settings of TensorFlow come first.
+
+    Raises :class:`~trainer.errors.ConfigError` for tables that these TPUs cannot have; ``is_served``: they need not have any.
+    """
+    from trainer.options.slice_tables import check_slice_tables
     from trainer.run.choosing.choose import options_before_choices
 
+    known = options_before_choices(options, run_dir=run_dir)
+    if not is_served:
+        check_slice_tables(known)
     import_tensorflow_quietly()
     from trainer.model.tensorflow_settings import prepare_tensorflow
+    from trainer.run.weights.slice_checks import check_embedding_hardware
 
-    prepare_tensorflow(options_before_choices(options, run_dir=run_dir))
-    return tpus.connect()
+    prepare_tensorflow(known)
+    found = tpus.connect()
+    if not is_served:
+        check_embedding_hardware(found)
+    return found
 
 
 def _train(

@@ -60,12 +60,14 @@ class JobOptions:
         least_servers: with this number of parameter servers it goes on after preemption notices; 0: it waits for all.
         folder: with the job's files; empty: the run directory.
         wire_values: how rows and gradients are encoded between hosts, see :class:`~trainer.tables.wire.settings.WireSettings`.
+        of_hosts: the options of host processes of this machine, such as their device.
     """
 
     hosts: HostOptions
     least_servers: int = 0
     folder: str = ""
     wire_values: str = "float32"
+    of_hosts: tuple[str, ...] = ()
 
 
 #: Begins to watch the servers of a run.
@@ -256,7 +258,12 @@ class _Job:
             supervisor = Supervisor(
                 self._files,
                 spec.job,
-                partial(role_command, str(self._files.root), listen="" if remote is None else str(remote.listen)),
+                partial(
+                    role_command,
+                    str(self._files.root),
+                    listen="" if remote is None else str(remote.listen),
+                    of_hosts=options.of_hosts,
+                ),
                 show,
                 say,
                 settings,
@@ -422,7 +429,8 @@ def job_options(options: TrainOptions, folder: str = "") -> JobOptions | None:
     hosts = options.hosts.as_job()
     if hosts is None:
         return None
-    return JobOptions(hosts, options.servers.least_servers, folder, options.servers.wire().values)
+    values, of_hosts = options.servers.wire().values, tuple(options.device.arguments())
+    return JobOptions(hosts, options.servers.least_servers, folder, values, of_hosts)
 
 
 def plan_options(options: JobOptions, config: TrainConfig) -> PlanOptions:
@@ -555,10 +563,12 @@ def _hot_figures(status: JobStatus) -> HotFigures | None:
     return next((one for one in found if one is not None), None)
 
 
-def role_command(folder: str, kind: str, name: str, options: Sequence[str], *, listen: str = "") -> list[str]:
-    """The command line of a role's process of the job in ``folder``; ``listen``: the address of its controller."""
+def role_command(
+    folder: str, kind: str, name: str, options: Sequence[str], *, listen: str = "", of_hosts: Sequence[str] = ()
+) -> list[str]:
+    """The command line of a role's process of the job in ``folder``; ``listen``: the address of its controller; ``of_hosts``: options of hosts."""
     named = (("--address", listen) if listen else ()) if kind == "controller" else ("--name", name)
-    return module_command("headrace", "role", kind, folder, *named, *options)
+    return module_command("headrace", "role", kind, folder, *named, *options, *(of_hosts if kind == "host" else ()))
 
 
 def server_roles(

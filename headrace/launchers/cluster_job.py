@@ -17,6 +17,7 @@ _REPOSITORY = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(:[0-9]{1,5})?(/[a-z0-9]+(
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
 _MOST_READERS = 1000
 _MOST_SERVERS = 64
+_MOST_HOSTS = 10_000
 #: The priorities of a queued job: the names of its WorkloadPriorityClass without ``headrace-``.
 PRIORITIES = ("low", "normal", "high")
 #: Of the longest configuration, which a ConfigMap takes.
@@ -53,11 +54,12 @@ class Images:
 
 @dataclass(frozen=True, slots=True)
 class ClusterJob:
-    """A job of a controller, readers and the hosts of one TPU slice.
+    """A job of a controller, readers, and hosts on one TPU slice or on nodes with CPUs or GPUs.
 
     Attributes:
         name: of the job; its objects, secret and service accounts are named after it.
-        topology: of the slice.
+        topology: of the slice; None: hosts are on nodes without TPUs.
+        hosts: the host processes: one on each virtual machine of a slice, or on each node.
         readers: the number of reader processes.
         images: of the roles.
         run_dir, home: the run directory and the warehouse's home, in buckets.
@@ -66,12 +68,15 @@ class ClusterJob:
         grace_secs: in which the job may commit after the preemption notice of a host or parameter server.
         notice_metadata: the URL of the metadata server that gives notices to hosts; empty: SIGTERM alone does.
         spot: use machines that may be preempted.
-        tpu_arguments: of the host, whose TPUs train; empty: hosts train with the cpu engine.
+        device_arguments: of the host, whose TPUs or GPUs train; empty: hosts train on their CPUs.
+        gpu: hosts have a GPU each.
+        accelerator: the kind of these GPUs, the label ``cloud.google.com/gke-accelerator`` of their nodes; empty: any.
         servers: the number of parameter servers; 0: hosts hold the tables.
     """
 
     name: str
-    topology: Topology
+    topology: Topology | None
+    hosts: int
     readers: int
     images: Images
     run_dir: str
@@ -81,7 +86,9 @@ class ClusterJob:
     grace_secs: float = 30.0
     notice_metadata: str = ""
     spot: bool = False
-    tpu_arguments: tuple[str, ...] = ()
+    device_arguments: tuple[str, ...] = ()
+    gpu: bool = False
+    accelerator: str = ""
     servers: int = 0
 
     def __post_init__(self) -> None:
@@ -92,6 +99,15 @@ class ClusterJob:
         if not 0 <= self.servers <= _MOST_SERVERS:
             raise InputError("a job must have a number of parameter servers", where="--servers", value=self.servers,
                              allowed=f"1 to {_MOST_SERVERS}")  # fmt: skip
+        if not 1 <= self.hosts <= _MOST_HOSTS:
+            raise InputError(
+                "a job must have a number of hosts", where="--hosts", value=self.hosts, allowed=f"1 to {_MOST_HOSTS:,}"
+            )
+        if self.accelerator:
+            check_label("--accelerator", self.accelerator)
+            if not self.gpu:
+                raise InputError("--accelerator must go with --device gpu", where="--accelerator", value=self.accelerator,
+                                 next_step="give --device gpu too")  # fmt: skip
         for option, value in (("--run-dir", self.run_dir), ("--home", self.home)):
             if not is_gcs(value) or not value.isprintable():
                 raise InputError("the run and the home of a job on other machines must be in a bucket", where=option,
@@ -100,11 +116,6 @@ class ClusterJob:
         if len(self.options.encode()) > _MOST_OPTIONS_BYTES:
             raise InputError("training options must be short", where="--config", value=f"{len(self.options):,} characters",
                              allowed=f"{_MOST_OPTIONS_BYTES:,} bytes")  # fmt: skip
-
-    @property
-    def hosts(self) -> int:
-        """The host processes: one on each virtual machine of the slice."""
-        return self.topology.hosts
 
 
 def check_hosts(hosts: int, topology: Topology) -> None:

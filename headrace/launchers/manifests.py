@@ -199,25 +199,37 @@ def _workers_jobset(job: ClusterJob, cluster: Cluster) -> Object:
 
 
 def _hosts(job: ClusterJob) -> Object:
-    topology = job.topology
-    selector = {
-        "cloud.google.com/gke-tpu-accelerator": topology.generation.gke_accelerator,
-        "cloud.google.com/gke-tpu-topology": topology.shape_text,
-    }
-    if job.spot:
-        selector["cloud.google.com/gke-spot"] = "true"
+    selector, resources = _nodes_of_hosts(job)
     command = host_command(job, _NAME_OF_HOST, f"{_IP}:{HOST_PORT}", _controller_address(job))
-    chips = {"google.com/tpu": str(topology.chips_per_host)}
     container = _container(job, "host", command, [_TOKEN_MOUNT, _ROLE_MOUNT], {}, [_IP_VARIABLE, _INDEX_VARIABLE])
-    container["resources"] = {"requests": chips, "limits": chips}
-    pod = {
-        **_worker_pod(job, container, math.ceil(job.grace_secs) + END_SECS),
-        "nodeSelector": selector,
-    }
+    container["resources"] = resources
+    pod = _worker_pod(job, container, math.ceil(job.grace_secs) + END_SECS)
+    if selector:
+        pod = {**pod, "nodeSelector": selector}
     found = _replicated_job(job, "host", job.hosts, pod)
+    if job.topology is None:
+        return found
     slice_of_one_pool = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
     found["template"] = {"metadata": {"annotations": slice_of_one_pool}, **found["template"]}
     return found
+
+
+def _nodes_of_hosts(job: ClusterJob) -> tuple[Object, Object]:
+    """The labels of the nodes of hosts, and the resources that a host takes of its node."""
+    spot = {"cloud.google.com/gke-spot": "true"} if job.spot else {}
+    if (topology := job.topology) is not None:
+        of_slice = {
+            "cloud.google.com/gke-tpu-accelerator": topology.generation.gke_accelerator,
+            "cloud.google.com/gke-tpu-topology": topology.shape_text,
+        }
+        chips = {"google.com/tpu": str(topology.chips_per_host)}
+        return {**of_slice, **spot}, {"requests": chips, "limits": chips}
+    own = {"cpu": "8", "memory": "32Gi"}
+    if not job.gpu:
+        return spot, {"requests": own}
+    kind = {"cloud.google.com/gke-accelerator": job.accelerator} if job.accelerator else {}
+    gpu = {"nvidia.com/gpu": "1"}  # GKE lets pods that ask for it on nodes with GPUs
+    return {**kind, **spot}, {"requests": {**own, **gpu}, "limits": gpu}
 
 
 def _readers(job: ClusterJob) -> Object:

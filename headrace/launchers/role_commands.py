@@ -55,7 +55,7 @@ def reader_command(name: str, address: str, controller: str) -> list[str]:
 def host_command(job: ClusterJob, name: str, address: str, controller: str) -> list[str]:
     """The command of a host, which serves at ``address``."""
     notices = ["--notice-metadata", job.notice_metadata] if job.notice_metadata else []
-    own = ["--grace-secs", f"{job.grace_secs:g}", *notices, *job.tpu_arguments]
+    own = ["--grace-secs", f"{job.grace_secs:g}", *notices, *job.device_arguments]
     return [*_role_command("host", name, address, controller), *own]
 
 

@@ -56,6 +56,8 @@ def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
     The controller runs on the first machine, a host on each, and the readers are spread over all of them.
     """
     topology = job.topology
+    if topology is None:
+        raise InputError("--launcher tpu-vm needs a slice", where="--topology", allowed="such as v5p:2x2x1")
     if not topology.vm_type:
         with_api = ", ".join(one.name for one in GENERATIONS if one.vm_type)
         raise InputError("--launcher tpu-vm needs a TPU generation that the TPU API offers", where="--topology",

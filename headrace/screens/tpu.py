@@ -54,6 +54,8 @@ class SliceRow:
             f"{self.topology}: {many(self.chips, 'chip')}, {many(self.devices, 'device')} with {bytes_text(self.hbm_bytes)} and "
             f"{many(self.sparse_cores, 'SparseCore')} each, {many(self.hosts, 'host')}; {count_text(self.events)} events a step"
         )
+        if not self.stacks:
+            return Group(head, "tables are on parameter servers: each device has the dense part", *self._outcome())
         rows = (
             (", ".join(one.tables), ", ".join(dict.fromkeys(map(str, one.dims))), one.optimizer, count_text(one.rows), count_text(one.device_rows),
              bytes_text(one.device_bytes), count_text(one.max_ids), count_text(one.max_unique_ids))
@@ -63,9 +65,11 @@ class SliceRow:
         plan = ["not taken of the plan:", *(f"  {one}" for one in self.not_taken)] if self.not_taken else []
         return Group(head, grid(titles, rows), *plan, *self._outcome())
 
-    def _outcome(self) -> list[str]:
+    def _outcome(self) -> list[RenderableType]:
         if self.problem is not None:
-            return _problem_lines(self.problem)
+            return [*_problem_lines(self.problem)]
+        if self.step is None and not self.stacks:
+            return ["the step was not compiled"]
         if self.step is None:
             share = percent_text(self.table_bytes / self.hbm_bytes)
             return [
@@ -80,7 +84,26 @@ class SliceRow:
             f"dense part {bytes_text(self.dense_bytes)}, temporary {bytes_text(step.temporary_bytes)}",
             f"work of a step on each device: {step.flops:.3g} floating-point operations, {bytes_text(step.accessed_bytes)} read and written",
             f"exchanged between devices: {exchanged or 'nothing'}",
+            self._program_table(step),
         ]
+
+    def _program_table(self, step: CompiledStep) -> RenderableType:
+        """What a step moves, for one device: the table of program, bytes and host calls."""
+        titles = (
+            "program*",
+            "arrays in>",
+            "bytes in>",
+            "arrays out>",
+            "bytes out>",
+            "collectives>",
+            "bytes exchanged>",
+            "host calls>",
+        )
+        name = "tables and dense part" if self.stacks else "dense part over servers"
+        return grid(titles, [
+            (name, count_text(step.entering.count), bytes_text(step.entering.bytes), count_text(step.leaving.count), bytes_text(step.leaving.bytes),
+             count_text(sum(step.collectives.values())), bytes_text(step.collective_bytes), count_text(step.host_calls)),
+        ])  # fmt: skip
 
 
 def _problem_lines(problem: Problem) -> list[str]:

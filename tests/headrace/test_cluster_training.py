@@ -143,7 +143,9 @@ def test_pods_of_servers_hold_the_tables_of_a_job(tmp_path: Path, gcs_server: Gc
     """The pod of a server is evicted, with its rows, then the controller; servers end with the job."""
     site = Site(tmp_path, gcs_server)
     site.memoize()
-    documents = site.manifests("--servers", "2", "--epoch-secs", "0.01", "--grace-secs", "20")
+    documents = site.manifests(
+        "--topology", "", "--hosts", "2", "--servers", "2", "--epoch-secs", "0.01", "--grace-secs", "20"
+    )
     with (
         kubernetes_server(tmp_path / "account") as server,
         Pods(tmp_path / "pods", documents, site.secrets, server, {}) as pods,

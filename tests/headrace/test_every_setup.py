@@ -26,6 +26,9 @@ from trainer.serving.deltas.served_rows import open_served
 from trainer.serving.deltas.verify_chain import verify_chain
 
 pytest.importorskip("tensorflow")
+
+from tests.support.emulated_slice import EmulatedSlice
+
 pytestmark = pytest.mark.slow
 
 SERVERS = 2
@@ -41,7 +44,7 @@ BOUNDED = MODELS.replace("2**62", "500").replace("2**63 - 1", "300")
 
 
 def setups() -> Iterator[Any]:
-    """The allowed setups, without those that lack what an option needs. TPUs have tests of their own."""
+    """The allowed setups without TPUs, and without those that lack what an option needs."""
     for kind, hosts in itertools.product(KINDS, (1, 2)):
         for one in setups_of(kind, hosts):
             yield pytest.param(kind, one, id=described(kind, one))
@@ -52,6 +55,14 @@ def moved_setups() -> Iterator[Any]:
     for kind, hosts in itertools.product(KINDS, (1, 2)):
         for one in setups_of(kind, hosts):
             if one.servers and not one.least_servers and refusal_of(replace(one, moves=True)) is None:
+                yield pytest.param(kind, one, id=described(kind, one))
+
+
+def setups_beside_a_slice() -> Iterator[Any]:
+    """The allowed setups of one process with servers, beside TPUs."""
+    for kind in KINDS:
+        for one in setups_of(kind, 1):
+            if one.servers and refusal_of(replace(one, tpu=True)) is None:
                 yield pytest.param(kind, one, id=described(kind, one))
 
 
@@ -150,6 +161,21 @@ def test_each_allowed_setup_moves_while_it_trains(command, kind, setup, tmp_path
     assert (report["exact"], report["finished"]) == (True, True)
     command(*train, "--run-dir", tmp_path / "still")
     assert_equal_runs(tmp_path / "still", run)
+
+
+@pytest.mark.parametrize(("kind", "setup"), list(setups_beside_a_slice()))
+def test_each_allowed_setup_of_servers_trains_beside_a_slice(command, kind, setup, tmp_path, monkeypatch):
+    """The dense part on one emulated device has the bits of the cpu, goes on after a stop, and is exported."""
+    monkeypatch.setattr("trainer.tables.tpu.connected_slice.connect", lambda name, settings: EmulatedSlice(1))
+    train = ("train", "first", "--config", command.options, *flags(command, setup, tmp_path))
+    command(*train, "--run-dir", tmp_path / "cpu")
+    beside = (*train, "--tpu", "local", "--run-dir", tmp_path / "slice", "--export", tmp_path / "links")
+    command(*beside, "--end", "2026-03-02T02:00")
+    report = command(*beside, "--json").json
+    assert (report["exact"], report["finished"]) == (True, True)
+    assert report["resumed_from"]
+    assert_equal_runs(tmp_path / "cpu", tmp_path / "slice")
+    check_served(tmp_path / "slice", tmp_path)
 
 
 def has_bits_of_one_place(setup: Setup) -> bool:

@@ -52,8 +52,7 @@ def assert_equal_runs(one: Path, other: Path) -> None:
         (("--servers", "0"), "--servers must be a number of processes, or addresses"),
         (("--servers", "here"), "an address must be host:port"),
         (("--servers", "127.0.0.1:1,127.0.0.1:1"), "the addresses of servers must be different"),
-        (("--servers", "2", "--tpu", "local"), "tables on servers must be trained without TPUs"),
-        (("--servers", "2", "--config", '{"engine": "tpu"}'), "tables on servers must be trained without TPUs"),
+        (("--servers", "2", "--tpu", "local", "--max-ids", "9"), "--max-ids must go without --servers"),
         (
             ("--servers", "2", "--launcher", "remote"),
             "--servers with --launcher remote needs the addresses of running servers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from headrace.screens.tpu import SliceRow, StackRow, TpuCheckScreen
 from tests.headrace.test_commands import check_golden
-from trainer.tpu_check.check import CompiledStep
+from trainer.tpu_check.check import Arrays, CompiledStep
 from trainer.tpu_check.compiler_errors import Problem
 
 GIB = 1 << 30
@@ -72,7 +73,22 @@ def test_no_slice_is_checked_beside_one_that_cannot_be(submitted):
     assert "checking" not in err
 
 
+def test_the_dense_part_alone_is_shown_without_tables(submitted, tmp_path):
+    arguments = ("tpu", "check", "second", "--servers", "--topology", "v5e:2x2", "--environment", tmp_path / "none")
+    document = submitted(*arguments, "--json").json
+    (found,) = document["slices"]
+    assert (found["devices"], found["sparse_cores"], found["stacks"], found["step"]) == (4, 0, [], None)
+    for option in (("--max-ids", 9), ("--serial",)):
+        assert "must go without --servers" in submitted(*arguments, *option, status=2).err
+    step = CompiledStep(
+        GIB, GIB // 2, 1.2e9, 4 * GIB, {"all-reduce": 2}, 21.5, 27_740, Arrays(1, 585_728), Arrays(1, 561_664)
+    )
+    whole, cut = (replace(row(step=one), stacks=(), table_bytes=0) for one in (step, None))
+    check_golden("tpu_check_served", text(TpuCheckScreen("m", 1, (whole, cut), "")))
+
+
 def test_a_compiled_step_and_a_problem_are_shown():
-    step = CompiledStep(3 * GIB, GIB // 2, 1.2e9, 4 * GIB, {"all-reduce": 2, "all-to-all": 12}, 21.5)
+    exchanged = (9 << 20, Arrays(15, 3 << 20), Arrays(0, 0))
+    step = CompiledStep(3 * GIB, GIB // 2, 1.2e9, 4 * GIB, {"all-reduce": 2, "all-to-all": 12}, 21.5, *exchanged)
     problem = Problem("hbm", "a training step must fit in the HBM of a device", 115 * GIB, 95 * GIB, "check v5p:2x2x2")
     check_golden("tpu_check_step", text(TpuCheckScreen("m", 1, (row(step=step), row(problem=problem)), "")))

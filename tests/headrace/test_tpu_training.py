@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
@@ -12,6 +13,8 @@ from headrace.cli.main import run
 from headrace.demo.sample_log import write_sample_log
 from tests.headrace.conftest import SMALL, UNTRIED
 from tests.support.emulated_slice import EmulatedSlice
+from trainer.serving.deltas.verify_chain import verify_chain
+from transforms.child_process import child_environment, module_command
 
 TRAIN = ("train", "first", "--end", "2026-03-02T03:00", "--test-end", "2026-03-02T04:00")
 
@@ -102,3 +105,55 @@ def test_an_optimizer_that_is_on_no_tpu_is_refused_by_name(submitted, on_slice, 
     err = submitted(*TRAIN, "--config", file, "--run-dir", tmp_path / "run", "--tpu", "local", status=2).err
     assert "embedding_optimizer must be one of" in err
     assert not on_slice
+
+
+@pytest.mark.slow
+def test_a_slice_over_servers_trains_tables_that_no_slice_has(submitted, on_slice, tmp_path):
+    """Hashed tables are in no slice; those of servers are trained beside one, and both runs go on on the other device."""
+    file = options_file(tmp_path, network="dlrm", staleness=2, embedding_weight_decay=0.01, partitions_per_epoch=1)
+    train = ("train", "first", "--config", file, "--servers", 2)
+    expected = submitted(*train, "--run-dir", tmp_path / "cpu", "--json").json
+    beside = ("--tpu", "local", "--run-dir", tmp_path / "tpu", "--export", tmp_path / "links")
+    for end in ("2026-03-02T01:00", "2026-03-02T03:00"):
+        submitted(*train, *beside, "--end", end)
+    found = submitted(*train, *beside, "--json").json
+    assert len(on_slice) == 3
+    assert found["exact"]
+    assert found["staleness"] == expected["staleness"] or found["events_this_time"] < expected["events_this_time"]
+    assert found["epochs"][-1]["log_loss"] == pytest.approx(expected["epochs"][-1]["log_loss"], abs=1e-5)
+    assert [one for one in verify_chain(tmp_path / "links") if one.problem] == []
+    on_cpu = submitted(*train, "--run-dir", tmp_path / "tpu", "--json").json
+    assert (on_cpu["events_this_time"], len(on_slice)) == (0, 3)
+
+
+@pytest.mark.parametrize("visible", [None, "-1"])
+def test_a_machine_without_gpus_is_one_clear_error(submitted, tmp_path, visible):
+    """In a process of its own: TensorFlow looks for GPUs once. A variable that hides GPUs is named."""
+    command = module_command("headrace", "train", "first", "--config", options_file(tmp_path), "--device", "gpu",
+                             "--run-dir", str(tmp_path / "run"), "--home", str(tmp_path / "home"))  # fmt: skip
+    environment = {name: value for name, value in child_environment().items() if name != "CUDA_VISIBLE_DEVICES"}
+    environment |= {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if found.returncode == 0:
+        pytest.skip("this machine has a GPU")
+    said = " ".join(found.stderr.split())
+    assert found.returncode == 2
+    assert "--device gpu must have a GPU that TensorFlow sees" in said
+    assert "sees CPU:0" in said
+    assert "nvidia-smi" in said
+    assert ("CUDA_VISIBLE_DEVICES is '-1'" in said) == (visible is not None), "nothing else hides GPUs"
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_host_of_this_machine_without_gpus_holds_its_job(submitted, tmp_path):
+    """The command that starts hosts does not hide GPUs from them: the host itself looks for its own."""
+    environment = {name: value for name, value in child_environment().items() if name != "CUDA_VISIBLE_DEVICES"}
+    command = module_command("headrace", "train", "first", "--config", options_file(tmp_path), "--device", "gpu", "--hosts", "1",
+                             "--run-dir", str(tmp_path / "run"), "--home", str(tmp_path / "home"))  # fmt: skip
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    if found.returncode == 0:
+        pytest.skip("this machine has a GPU")
+    said = " ".join(found.stderr.split())
+    assert "--device gpu must have a GPU that TensorFlow sees" in said
+    assert "CUDA_VISIBLE_DEVICES" not in said

@@ -118,8 +118,10 @@ class EmulatedSlice:
     """A :class:`~trainer.tables.tpu.slices.TpuSlice`; without ``sparse_cores`` one of v2 to v4."""
 
     def __init__(self, replicas: int = 2, *, sparse_cores: int = 4, settings: SparseCoreSettings | None = None) -> None:
-        self.replicas, self.sparse_cores = replicas, sparse_cores
+        self.replicas, self.sparse_cores, self.holds_tables = replicas, sparse_cores, True
         self._settings = settings or SparseCoreSettings()
+        #: Of each step without tables, the bytes that enter all devices and those that leave them.
+        self.transfers: list[tuple[int, int]] = []
         self.strategy = planned_strategy(PlannedSlice(replicas, sparse_cores=sparse_cores), on_cpu=True)
         self.strategy.extended._get_replica_id_in_sync_group = lambda replica: replica
         # a packed variable finds its parts by their devices, which are one here
@@ -200,12 +202,27 @@ class EmulatedSlice:
 
         return run
 
+    def dense_program(self, step: Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:
+        """All replicas in one graph, as a slice has them in one program."""
+
+        def traced(*parts):
+            return self._run(step, parts)
+
+        program = tf.function(traced, autograph=False)
+
+        def run(packed):
+            found = np.stack([one.numpy() for one in program(*map(tf.constant, np.split(packed, self.replicas)))])
+            self.transfers.append((packed.nbytes, found.nbytes))
+            return found
+
+        return run
+
     def _run(self, function: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
         """What ``function`` returns on each replica for its argument."""
         found: list[Any] = [None] * self.replicas
 
         def replica():
-            number = int(tf.distribute.get_replica_context().replica_id_in_sync_group)
+            number = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
             found[number] = function(arguments[number])
 
         with self.strategy.scope():

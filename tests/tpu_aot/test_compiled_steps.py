@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -11,7 +12,7 @@ from trainer.model.heads import BINARY, Head
 from trainer.model.task_heads import TaskHeads
 from trainer.options.topology import Topology
 from trainer.tables.sparse_core import SparseCoreSettings
-from trainer.tpu_check.check import SliceCheck, check_slice
+from trainer.tpu_check.check import Arrays, SliceCheck, check_slice
 from trainer.tpu_check.environment import TpuEnvironment
 
 pytestmark = pytest.mark.tpu_aot
@@ -102,3 +103,21 @@ def test_buffers_beyond_a_sparse_cores_memory_are_a_clear_error(tpu_environment:
     assert found.problem.kind == "sparse_core_memory"
     assert found.problem.needed_bytes > found.problem.available_bytes > 0
     assert "stack f0_f1" in found.problem.next_step
+
+
+@pytest.mark.parametrize("name", ["v5p:2x2x1", "v6e:2x2"])
+def test_the_dense_part_over_servers_has_one_array_each_way(name: str, tpu_environment: TpuEnvironment) -> None:
+    """8 tables of 16 columns and their linear part, 5 dense numbers, a label and a weight; out gradients, a logit, and hidden units."""
+    found = check_slice(replace(dlrm(events=EVENTS), is_served=True), Topology.parse(name), tpu_environment)
+    assert (found.problem, found.stacks) == (None, ())
+    step = found.step
+    assert step is not None
+    activations = 8 * 16 + 8
+    assert step.entering == Arrays(1, EVENTS * (activations + 5 + 1 + 1) * 4)
+    assert step.leaving.count == 1
+    units = step.leaving.bytes // 4 - EVENTS * (activations + 1)
+    assert 0 < units < 1000, "the hidden units are counted"
+    assert step.host_calls == 0
+    assert set(step.collectives) == {"all-reduce"}
+    assert 0 < step.collective_bytes < 2 * found.dense_bytes, "gradients alone are summed"
+    assert found.dense_bytes < step.needed_bytes < found.devices.hbm_bytes

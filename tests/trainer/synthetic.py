@@ -1,7 +1,7 @@
 """A small synthetic read solution with labels that depend on its inputs, and a reader, without files or catalog.
 
 Also a program: ``python synthetic.py <run_dir> <options as JSON> <batches>`` trains on it, for tests that kill a training
-process: after so many batches it stands still (0: never).
+process: after so many batches it stands still (0: never). The option ``servers`` puts the tables on so many servers of the process.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,9 @@ from transforms.graphs.graph import RawColumn, component_document
 from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
 from warehouse.solution.parts import ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
 from warehouse.solution.solution import ReadSolution
+
+if TYPE_CHECKING:
+    from trainer.run.weights.served_weights import MakeEngine
 
 TYPES: dict[str, ColumnType] = {
     "words": Ragged(DType.INT64, 500),
@@ -108,6 +113,20 @@ def config(run_dir: Path | str, **options: Any) -> TrainConfig:
     return TrainConfig(run_dir=str(run_dir), **{**defaults, **options})
 
 
+@contextmanager
+def on_servers(count: int, run_dir: str) -> Iterator[MakeEngine | None]:
+    """Tables on new servers of this process, which end with it; None without any."""
+    if not count:
+        yield None
+        return
+    from tests.support.parameter_servers import thread_servers
+    from trainer.servers.run_servers import RunServers
+
+    with thread_servers(count, runs=[run_dir]) as started:
+        found = RunServers(tuple(one.address for one in started), run=int(time.time() * 1000))
+        yield partial(found.engine, 1)
+
+
 def main(run_dir: str, options: str, batches: str) -> None:
     """Train, printing one JSON line an event of the run, flushed."""
     from trainer.run.loop import TrainEvent, train
@@ -120,7 +139,7 @@ def main(run_dir: str, options: str, batches: str) -> None:
             time.sleep(3600)
 
     settings = json.loads(options)
-    data = Synthetic(settings.pop("partitions", 4))
+    data, servers = Synthetic(settings.pop("partitions", 4)), settings.pop("servers", 0)
     options = config(run_dir, deterministic=True, **settings)
     slice_ = None
     if options.engine == "tpu":
@@ -129,7 +148,8 @@ def main(run_dir: str, options: str, batches: str) -> None:
 
         prepare_tensorflow(options)  # before the slice's first use of TensorFlow
         slice_ = EmulatedSlice()
-    report = train(data.solution, data.read, options, progress=tell, slice_=slice_)
+    with on_servers(servers, run_dir) as make_engine:
+        report = train(data.solution, data.read, options, progress=tell, slice_=slice_, make_engine=make_engine)
     print(json.dumps({"kind": "report", "report": report.to_document()}), flush=True)
 
 

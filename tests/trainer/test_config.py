@@ -8,6 +8,7 @@ import pytest
 from trainer.errors import ConfigError
 from trainer.options.config import TrainConfig, recorded_options
 from trainer.options.trial_record import TrialRow
+from trainer.run.preparation.preparation import check_placement
 
 
 @pytest.mark.parametrize(
@@ -105,9 +106,22 @@ def test_hashed_options_round_trip_and_are_absent_without_a_hashed_table():
     assert "hashed" not in TrainConfig("run").to_document()
 
 
-def test_hashed_tables_are_refused_on_tpus():
-    with pytest.raises(ConfigError, match="hashed must be absent with the tpu engine"):
-        TrainConfig("run", engine="tpu", hashed={"a": {"capacity": 9}})
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"embedding_optimizer": "row_wise_adagrad"}, "embedding_optimizer must be one of adagrad, sgd"),
+        ({"admit_after": 2}, "admit_after must be 1 in a slice"),
+        ({"embedding_weight_decay": 0.1}, "embedding_weight_decay must be 0 in a slice"),
+        ({"staleness": 2}, "staleness must be 0 or 1 in a slice"),
+    ],
+)
+def test_options_of_tables_that_a_slice_does_not_have_are_refused_there_alone(options, rule):
+    config = TrainConfig("run", engine="tpu", **options)
+    with pytest.raises(ConfigError, match=rule) as caught:
+        check_placement(config, is_served=False)
+    assert "give --servers too" in caught.value.next_step
+    check_placement(config, is_served=True)
+    check_placement(dataclasses.replace(config, engine="cpu"), is_served=False)
 
 
 def test_what_may_change_between_runs_is_not_in_the_document():
@@ -129,12 +143,6 @@ def test_options_are_frozen():
         config.dim = 3
     with pytest.raises(TypeError):
         config.dims["a"] = 3
-
-
-@pytest.mark.parametrize("options", [{"admit_after": 2}, {"embedding_weight_decay": 0.1}])
-def test_what_tpus_do_not_have_is_refused_with_them(options):
-    with pytest.raises(ConfigError, match="with the tpu engine"):
-        TrainConfig("run", engine="tpu", **options)
 
 
 def test_the_trial_of_a_run_is_in_its_document():

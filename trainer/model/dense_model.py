@@ -226,6 +226,10 @@ class DenseModel:
 
         return differentiate
 
+    def host_model(self) -> DenseModel:
+        """This model: see :meth:`TrainedDense.host_model <trainer.run.weights.dense_step.TrainedDense.host_model>`."""
+        return self
+
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of the dense weights."""
         self._optimizer.learning_rate = step_rate(self._config.dense_optimizer, rate, self._config.batch_rows)

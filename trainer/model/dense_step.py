@@ -47,18 +47,20 @@ class DensePart:
     Attributes:
         model: in its initial state.
         config: names the optimizer.
+        head: the task, or the tasks.
         deep_columns: the first columns of the engine's activations, which are the deep part's; the others are the linear part's.
     """
 
     model: DenseModel
     config: TrainConfig
+    head: AnyHead
     deep_columns: int
 
     @classmethod
     def build(cls, layout: InputLayout, config: TrainConfig, head: AnyHead) -> DensePart:
         """The dense part of a model."""
         deep = sum(feature.width for feature in layout.features) if config.deep else 0
-        return cls(DenseModel(layout, config, head), config, deep)
+        return cls(DenseModel(layout, config, head), config, head, deep)
 
     def state_specs(self) -> DenseState:
         """The types of the state: weights, slots of each, random state and moving statistics, and the number of updates."""

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-_ADAM_DECAYS = (0.9, 0.999)
+_ADAM_DECAYS = (np.float32(0.9), np.float32(0.999))
+#: As TensorFlow's operation of Adam rounds: 1 - 0.9 in float32.
+_ONE = np.float32(1)
 _EPSILON = 1e-7
 
 #: The first value of newton's slots, in squared gradients of one event: the precision of a normal prior of each weight.
@@ -37,7 +40,7 @@ def updated(kind: str, rate: float, weight: Any, gradient: Any, slots: Sequence[
         total = slots[0] + tf.square(gradient)
         return [weight - rate * gradient / tf.sqrt(total + _EPSILON), total]
     one, two = _ADAM_DECAYS
-    mean = slots[0] + (gradient - slots[0]) * (1 - one)
-    squares = slots[1] + (tf.square(gradient) - slots[1]) * (1 - two)
+    mean = slots[0] + (gradient - slots[0]) * (_ONE - one)
+    squares = slots[1] + (tf.square(gradient) - slots[1]) * (_ONE - two)
     corrected = rate * tf.sqrt(1 - tf.pow(two, step + 1)) / (1 - tf.pow(one, step + 1))
-    return [weight - corrected * mean / (tf.sqrt(squares) + _EPSILON), mean, squares]
+    return [weight - mean * corrected / (tf.sqrt(squares) + _EPSILON), mean, squares]

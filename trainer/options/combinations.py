@@ -25,7 +25,7 @@ class Setup:
         plan: whether a partition plan places the tables.
         slices: whether the plan cuts tables by columns, or copies them.
         towers: whether hosts exchange by towers.
-        tpu: whether the tpu engine trains on a slice.
+        tpu: whether a slice trains: the whole model, or with ``servers`` its dense part.
         least_servers: whether training may go on while some servers are away.
         least_hosts: whether a job may go on while some hosts are away.
         moves: whether tables are moved to other servers while the run trains.
@@ -94,10 +94,10 @@ REFUSALS = (
             "hashed tables must be trained without towers",
             "towers divide numbered rows over the hosts of a job",
             "leave --towers out, or hashed out of --config"),
-    Refusal(("tpu", "hashed"), lambda one: one.hashed and one.tpu,
-            "hashed tables must be trained without TPUs",
-            "the tables of a slice have a fixed number of rows",
-            "leave --tpu out, or hashed out of --config"),
+    Refusal(("tpu", "hashed"), lambda one: one.hashed and one.tpu and not one.servers,
+            "hashed tables must be outside of TPUs",
+            "the tables of a slice have a fixed number of rows; those of servers beside a slice need not",
+            "give --servers N too, leave --tpu out, or hashed out of --config"),
     Refusal(("pruning", "hashed"), lambda one: one.hashed and one.pruned,
             "a run must have hashed tables or pruned ones",
             "the importance of a row is by its number, of which a hashed table has too many",
@@ -111,18 +111,14 @@ REFUSALS = (
             "not built: messages between the hosts of a tower would have to say how often each row was looked up, and a tower's hosts would have to "
             "share out the places of its groups",
             "leave --towers out, or pruning out of --config"),
-    Refusal(("tpu", "pruning"), lambda one: one.pruned and one.tpu,
-            "pruned tables must be trained without TPUs",
-            "the tables of a slice are static",
-            "leave --tpu out, or pruning out of --config"),
+    Refusal(("tpu", "pruning"), lambda one: one.pruned and one.tpu and not one.servers,
+            "pruned tables must be outside of TPUs",
+            "the tables of a slice are static; those of servers beside a slice need not be",
+            "give --servers N too, leave --tpu out, or pruning out of --config"),
     Refusal(("least_servers", "plan"), lambda one: one.least_servers and one.plan,
             "tables with --plan must be on all servers",
             "a plan is for a number of servers",
             "leave --least-servers out: training waits until a server is back; or leave --plan out"),
-    Refusal(("tpu", "servers"), lambda one: one.servers and one.tpu,
-            "tables on servers must be trained without TPUs",
-            "the tpu engine has its tables in the memory of the slice",
-            "leave --tpu or --servers out"),
     Refusal(("towers", "tpu"), lambda one: one.towers and one.tpu,
             "a job by towers must be trained without TPUs",
             "a slice places its tables itself",
@@ -143,7 +139,7 @@ REFUSALS = (
             "rows and activations of towers must be sent as they are",
             "not built: a tower joins the rows of several batches in one message, and values are rounded in blocks of one batch",
             "leave --wire-values or --towers out"),
-    Refusal(("wire_values", "tpu"), lambda one: one.rounded and one.tpu,
+    Refusal(("wire_values", "tpu"), lambda one: one.rounded and one.tpu and not one.servers,
             "rows of TPUs must be sent as they are",
             "the slice sends them, inside its program",
             "leave --wire-values or --tpu out"),

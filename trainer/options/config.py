@@ -130,7 +130,8 @@ class TrainConfig:
             step, while earlier steps are trained.
         chosen: option name to the reason for its value, for options that :mod:`trainer.run.choosing` chose.
         trial: the candidates from which options were chosen, as documents with their losses; see :mod:`trainer.run.choosing`.
-        engine: "cpu", or "tpu" for a TPU slice. Checkpoints are the same, so it may change when a run continues.
+        engine: "cpu", or "tpu" for a TPU slice, which has the tables unless they are on parameter servers: :mod:`trainer.options.slice_tables`.
+            Checkpoints are the same, so it may change when a run continues.
         statistics_share: the share of batches from which the statistics of features are sampled, in [0, 1]; 0: none.
         hot_rows: the rows of tables on parameter servers that stay in the memory of the process that trains (:mod:`trainer.options.hot_rows`);
             None: none do. No bit depends on it.
@@ -248,7 +249,7 @@ class TrainConfig:
         _check_choice("activation", self.activation, ACTIVATIONS)
         _check_choice("calibration", self.calibration, CALIBRATIONS)
         self._check_functions()
-        self._check_engine()
+        _check_choice("engine", self.engine, ENGINES)
         for name, table in self.tables.items():
             if not isinstance(table, str) or not table:
                 _refuse(f"tables[{name!r}]", table, "the name of a table")
@@ -257,6 +258,8 @@ class TrainConfig:
         for name in ("deterministic", "count_events", "deep", "linear", "dense_bias", "batch_rows_per_host"):
             if not isinstance(getattr(self, name), bool):
                 _refuse(name, getattr(self, name), "true or false")
+        if self.pruning is not None and self.hashed:
+            _refuse("pruning", "its options", "absent beside hashed, whose tables evict rows by age")
         if self.stop_passes_early not in (None, True, False):
             _refuse("stop_passes_early", self.stop_passes_early, "true, false or absent")
         if not (self.deep or self.linear):
@@ -264,33 +267,6 @@ class TrainConfig:
         for name, reason in self.chosen.items():
             if not isinstance(reason, str):
                 _refuse(f"chosen[{name!r}]", reason, "a text, the reason")
-
-    def _check_engine(self) -> None:
-        _check_choice("engine", self.engine, ENGINES)
-        if self.engine == "tpu" and self.embedding_optimizer == "row_wise_adagrad":
-            allowed = ", ".join(one for one in EMBEDDING_OPTIMIZERS if one != "row_wise_adagrad")
-            _refuse("embedding_optimizer", self.embedding_optimizer, f"one of {allowed} with the tpu engine")
-
-        if self.engine == "tpu" and self.admit_after > 1:
-            _refuse("admit_after", self.admit_after, "1 with the tpu engine, whose updates leave no row out")
-        if self.engine == "tpu" and self.embedding_weight_decay:
-            _refuse(
-                "embedding_weight_decay",
-                self.embedding_weight_decay,
-                "0 with the tpu engine: SparseCore has no weight decay",
-            )
-        if self.engine == "tpu" and self.staleness > 1:
-            _refuse("staleness", self.staleness, "0 or 1 with the tpu engine")
-        if self.engine == "tpu" and self.hashed:
-            _refuse(
-                "hashed",
-                ", ".join(self.hashed),
-                "absent with the tpu engine, whose tables have a fixed number of rows",
-            )
-        if self.pruning is not None and self.engine == "tpu":
-            _refuse("pruning", "its options", "absent with the tpu engine, whose tables are static")
-        if self.pruning is not None and self.hashed:
-            _refuse("pruning", "its options", "absent beside hashed, whose tables evict rows by age")
 
     @property
     def batches_held(self) -> int:

@@ -13,6 +13,8 @@ from typing import Final
 from trainer.errors import ConfigError
 
 _GIB: Final = 1 << 30
+#: Generations whose TensorCores are devices of their own; a chip of the others is one device.
+_DEVICES_OF_A_CHIP = {"tpu7x": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,11 @@ class Topology:
     def chips(self) -> int:
         """The chips of the slice."""
         return math.prod(self.shape)
+
+    @property
+    def devices(self) -> int:
+        """The devices of the slice as TensorFlow counts them: a copy of a model's dense part is on each."""
+        return self.chips * _DEVICES_OF_A_CHIP.get(self.generation.name, 1)
 
     @property
     def chips_per_host(self) -> int:

@@ -48,9 +48,10 @@ from trainer.run.weights.run_partition import check_tables
 from trainer.run.weights.run_state import EpochScores, Weights, newest_unseen, snapshot
 from trainer.run.weights.saved_tables import under
 from trainer.run.weights.served_weights import FollowMoves, MakeEngine, ServedWeights, stay
+from trainer.run.weights.slice_checks import check_slice
 from trainer.run.weights.staleness import NOT_MEASURED, StalenessCounts
 from trainer.run.weights.step_pipeline import TrainedBatch
-from trainer.run.weights.tpu_weights import TpuWeights, check_slice, weights_on
+from trainer.run.weights.tpu_weights import TpuWeights, weights_on
 from trainer.tables.hashed_counts import HashedCounts
 from trainer.tables.hot_figures import HotFigures
 from trainer.tables.sparse_core import SparseCoreSettings
@@ -186,7 +187,7 @@ def train(
         read_labels: reads the labels of all stored events of a fragment (:func:`warehouse.reading.reader.read_labels`)
             before the first step; by default ``read``.
         changes: what is done about trained data that has changed.
-        slice_: the TPUs that train with the ``tpu`` engine.
+        slice_: the TPUs that train with the ``tpu`` engine; with ``make_engine`` they have the dense part alone.
         record: records the statistics of features that an epoch has sampled, after its checkpoint, in the thread that wrote it.
         plan: by which the tables are partitioned over simulated cores; checkpoints are those of a run without it.
         settings: of SparseCore on ``slice_``, in place of those with which it was connected.
@@ -201,7 +202,7 @@ def train(
     checked = with_code_digests(config)
     _, layout = described(solution, checked)  # raises before a folder is made
     check_placement(checked, is_served=make_engine is not None, plan=plan)
-    check_slice(slice_, layout, checked, heads_of(solution.target))
+    check_slice(slice_, layout, checked, heads_of(solution.target), is_served=make_engine is not None)
     if plan is not None:
         check_tables(plan, layout, checked)
     if is_gcs(config.run_dir):
@@ -287,7 +288,7 @@ class _Run:
         self._weights: Weights | TpuWeights
         if make_engine is not None:
             self._weights = served = ServedWeights(
-                prepared.layout, self._config, prepared.head, make_engine, follow_moves
+                prepared.layout, self._config, prepared.head, make_engine, follow_moves, slice_
             )
             if not prepared.saved:
                 served.tables.clear()

@@ -49,7 +49,7 @@ def sample_interactions(
         stream = fragment_stream([ref], read, layout, ahead=1, head=weights.head)
         with closing(stream):  # type: ignore[type-var]
             for batch in make_batches(stream, layout, batch_rows=trained.config.batch_rows):
-                vectors = weights.dense.vectors(weights.look_up(batch).deep)[: min(batch.rows, wanted)]
+                vectors = weights.dense.host_model().vectors(weights.look_up(batch).deep)[: min(batch.rows, wanted)]
                 summed.add(vectors)
                 wanted -= len(vectors)
                 if progress:

@@ -21,6 +21,17 @@ COMPILE_TIMEOUT_SECS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
+class Arrays:
+    """Arrays of one device: their number, and the bytes of all of them."""
+
+    count: int = 0
+    bytes: int = 0
+
+
+NO_ARRAYS = Arrays()
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledStep:
     """What the compiler says of a step, for one device.
 
@@ -31,6 +42,9 @@ class CompiledStep:
         accessed_bytes: read and written in HBM, by the compiler's estimate.
         collectives: how often the step exchanges values between devices, by kind.
         compile_secs: that the compiler took.
+        collective_bytes: that these leave on the device.
+        entering, leaving: the arrays that cross from the host and back each step, in one call of the program.
+        host_calls: how often the program calls the host while it runs.
     """
 
     needed_bytes: int
@@ -39,6 +53,10 @@ class CompiledStep:
     accessed_bytes: float
     collectives: Mapping[str, int]
     compile_secs: float
+    collective_bytes: int = 0
+    entering: Arrays = NO_ARRAYS
+    leaving: Arrays = NO_ARRAYS
+    host_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +67,7 @@ class SliceCheck:
         topology: the slice.
         devices: of the slice.
         events: of a step on all devices.
-        stacks: the tables.
+        stacks: the tables; none if servers hold them.
         dense_bytes: weights and optimizer slots of the dense part, on each device; 0 if it was not lowered.
         step: the compiled step, or None.
         problem: why there is none, or None if it compiled or was not compiled.
@@ -70,8 +88,8 @@ def check_slice(model: CheckedModel, topology: Topology, environment: TpuEnviron
     Raises the errors of the engine's construction, and :class:`CheckFailed` if lowering or the compiler ends in another way than with
     a program or an error.
     """
-    devices = devices_of(topology)
-    stacks = stacks_of(model, devices)
+    devices = devices_of(topology, is_served=model.is_served)
+    stacks = () if model.is_served else stacks_of(model, devices)
     events = model.events_per_replica * devices.count
     if not environment.is_ready:
         return SliceCheck(topology, devices, events, stacks)
@@ -112,4 +130,8 @@ def _compiled(found: Mapping[str, Any]) -> CompiledStep:
         accessed_bytes=found["bytes_accessed"],
         collectives=found["collectives"],
         compile_secs=found["compile_secs"],
+        collective_bytes=found["collective_bytes"],
+        entering=Arrays(*found["entering"]),
+        leaving=Arrays(*found["leaving"]),
+        host_calls=found["host_calls"],
     )

@@ -28,6 +28,7 @@ class CheckedModel:
         events_per_replica: of a step, on each device.
         pipelined: whether lookups overlap with the dense part.
         settings: of SparseCore.
+        is_served: whether servers hold the tables, so that a slice has the dense part alone.
     """
 
     inputs: tuple[TypedInput, ...]
@@ -36,6 +37,7 @@ class CheckedModel:
     events_per_replica: int
     pipelined: bool = True
     settings: SparseCoreSettings = field(default_factory=SparseCoreSettings)
+    is_served: bool = False
 
     @property
     def layout(self) -> InputLayout:
@@ -56,6 +58,7 @@ class CheckedModel:
             "events_per_replica": self.events_per_replica,
             "pipelined": self.pipelined,
             "settings": document_of(self.settings),
+            "is_served": self.is_served,
         }
 
     @classmethod

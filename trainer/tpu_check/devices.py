@@ -8,8 +8,6 @@ from trainer.errors import ConfigError
 from trainer.options.topology import GENERATIONS, Topology
 from trainer.tables.tpu.planned_strategy import PlannedSlice
 
-#: Generations whose TensorCores are devices of their own; a chip of the others is one device.
-_DEVICES_OF_A_CHIP = {"tpu7x": 2}
 #: Generations whose SparseCores ``TPUEmbeddingV2`` programs.
 SPARSE_CORE_GENERATIONS = ("v5p", "v6e", "tpu7x")
 
@@ -29,15 +27,19 @@ class Devices:
         return PlannedSlice(self.count, self.hosts, self.sparse_cores)
 
 
-def devices_of(topology: Topology) -> Devices:
-    """The devices of a slice with SparseCores. Raises :class:`ConfigError` for another generation."""
+def devices_of(topology: Topology, *, is_served: bool = False) -> Devices:
+    """The devices of a slice with SparseCores. Raises :class:`ConfigError` for another generation.
+
+    ``is_served``: servers hold the tables, so that any generation will do.
+    """
     generation = topology.generation
-    if generation.name not in SPARSE_CORE_GENERATIONS:
+    if not is_served and generation.name not in SPARSE_CORE_GENERATIONS:
         raise ConfigError("a checked slice must have SparseCores that TPUEmbeddingV2 programs", where="--topology",
-                          value=str(topology), allowed=", ".join(SPARSE_CORE_GENERATIONS))  # fmt: skip
-    of_chip = _DEVICES_OF_A_CHIP.get(generation.name, 1)
+                          value=str(topology), allowed=", ".join(SPARSE_CORE_GENERATIONS),
+                          next_step="check another slice, or with --servers the dense part of the model alone")  # fmt: skip
+    of_chip = topology.devices // topology.chips
     return Devices(
-        count=topology.chips * of_chip,
+        count=topology.devices,
         hosts=topology.hosts,
         sparse_cores=generation.sparse_cores // of_chip,
         hbm_bytes=generation.hbm_bytes // of_chip,

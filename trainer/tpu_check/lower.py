@@ -18,6 +18,7 @@ from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.python.tpu.ops import tpu_ops
 
 from trainer.model.dense_step import DensePart
+from trainer.model.packed_step import PackedStep
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
 from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
 from trainer.tables.tpu.traced_tables import TracedTables
@@ -29,6 +30,8 @@ def lower(request: Mapping[str, Any]) -> dict[str, Any]:
     """Write the program of a request; see the module."""
     model = CheckedModel.from_document(request["model"])
     slice_ = PlannedSlice(request["replicas"], request["hosts"], request["sparse_cores"])
+    if model.is_served:
+        return _lower_dense(model, slice_, Path(request["program"]))
     set_sparse_cores(slice_.sparse_cores)
     with planned_strategy(slice_).scope():
         engine = SparseCoreEngine(
@@ -48,6 +51,27 @@ def lower(request: Mapping[str, Any]) -> dict[str, Any]:
         "table_bytes": _bytes_of(signature["tables"]),
         "program_bytes": len(program),
     }
+
+
+def _lower_dense(model: CheckedModel, slice_: PlannedSlice, program: Path) -> dict[str, Any]:
+    """Write the program of a slice whose tables are on servers: the state, and one array, to the state after the step and one array."""
+    dense = DensePart.build(model.layout, model.config, model.head)
+    packed = PackedStep.of(dense, model.layout, model.events_per_replica)
+    signature = {"state": dense.state_specs(), "packed": tf.TensorSpec([packed.events, packed.columns])}
+    replica_groups = [list(range(slice_.replicas))]
+
+    def total_of(value: Any) -> Any:
+        return tpu_ops.cross_replica_sum(value, group_assignment=replica_groups)
+
+    def step(*flat: Any) -> list[Any]:
+        state, entering = tf.nest.pack_sequence_as(list(signature.values()), flat)
+        answer, after = packed.run(state, entering, replicas=slice_.replicas, total_of=total_of)
+        return [*tf.nest.flatten(after), answer]
+
+    made = _hlo(step, signature, donated=len(tf.nest.flatten(signature["state"])))
+    program.write_bytes(made)
+    dense_bytes = _bytes_of(signature["state"])
+    return {"tables": 0, "csr": {}, "dense_bytes": dense_bytes, "table_bytes": 0, "program_bytes": len(made)}
 
 
 def _signature(model: CheckedModel, tables: TracedTables, dense: DensePart) -> dict[str, Any]:

@@ -17,6 +17,7 @@ OF_LAUNCHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "output": (GKE, TPU_VM),
     "job_name": (GKE, TPU_VM),
     "topology": (GKE, TPU_VM),
+    "accelerator": (GKE,),
     "images": (GKE, TPU_VM),
     "spot": (GKE, TPU_VM),
     "namespace": (GKE,),
@@ -50,7 +51,13 @@ class ClusterOptions:
         Mark.PATH,
     ] = ""
     job_name: Annotated[str, typer.Option(help="The job's name in the cluster, or the slice's.")] = ""
-    topology: Annotated[str, typer.Option(help="The TPU slice, such as v5p:4x4x4.")] = ""
+    topology: Annotated[
+        str, typer.Option(help="The TPU slice, such as v5p:4x4x4. Without it --launcher gke takes nodes by --device.")
+    ] = ""
+    accelerator: Annotated[
+        str,
+        typer.Option(help="The GPU of hosts with --device gpu, such as nvidia-l4. Default: any.", show_default=False),
+    ] = ""
     images: Annotated[str, typer.Option(help="The repository of the roles' images, perhaps with :TAG.")] = ""
     spot: Annotated[bool, typer.Option("--spot/--no-spot", help="Use machines that may be preempted.")] = False
     namespace: Annotated[

@@ -28,7 +28,7 @@ class TpuOptions:
     tpu: Annotated[
         str,
         typer.Option(
-            help="Train on TPUs: local for those of this machine, or their name. Default: the cpu engine.", show_default=False
+            help="Train on TPUs: local for those of this machine, or their name; with --servers the dense part alone. Default: the cpu engine.", show_default=False
         ),
     ] = ""  # fmt: skip
     max_ids: Annotated[
@@ -71,6 +71,13 @@ class TpuOptions:
                              next_step="leave --tpu out, or the option engine of --config")  # fmt: skip
         return self.chosen(TPUS_OF_THIS_MACHINE if engine == "tpu" else "")
 
+    def check_servers(self, servers: str) -> None:
+        """Raise :class:`InputError` for limits of SparseCores that have no table, since all tables are on ``servers``."""
+        for option, limit in self._limits():
+            if servers and limit is not None:
+                raise InputError(f"{option} must go without --servers, which hold the tables", where=option, value=limit,
+                                 next_step=f"leave {option} out")  # fmt: skip
+
     def arguments(self) -> list[str]:
         """The options of a command that connects to these TPUs."""
         return command_line(self)
@@ -92,19 +99,21 @@ class TpuOptions:
         )
 
 
-def check_slice_of(tpu: TpuOptions | None, topology: Topology, options: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` for a slice of a launcher on which the tpu engine cannot train."""
+def check_slice_of(
+    tpu: TpuOptions | None, topology: Topology, options: Mapping[str, Any], *, is_served: bool = False
+) -> None:
+    """Raise :class:`InputError` for a slice of a launcher that cannot train; ``is_served``: servers hold the tables."""
     if tpu is None:
         return
     generation = topology.generation
-    if not generation.sparse_cores:
+    if not (generation.sparse_cores or is_served):
         raise InputError("the tpu engine must have SparseCores", where="--topology", value=str(topology), allowed="v4, v5p, v6e, tpu7x",
-                         next_step="leave --tpu out: the cpu engine trains on the hosts of v5e")  # fmt: skip
+                         next_step="give --servers N too: then servers hold the tables; or leave --tpu out: the cpu engine trains on the hosts of v5e")  # fmt: skip
     if topology.hosts > 1:
         raise InputError("a slice of the tpu engine must be one machine", where="--topology", value=f"{topology}, {topology.hosts} hosts",
                          allowed="such as v5p:2x2x1, v6e:2x4", next_step="take a slice of one machine, or leave --tpu out")  # fmt: skip
     batch_rows = options.get("batch_rows")
-    cores = topology.sparse_cores
-    if generation.name != "v4" and isinstance(batch_rows, int) and batch_rows % cores:
-        raise InputError("batch_rows must be a multiple of the SparseCores of the slice", where="--config, batch_rows", value=batch_rows,
-                         allowed=f"multiples of {cores}")  # fmt: skip
+    parts, what = (topology.devices, "devices") if is_served else (topology.sparse_cores, "SparseCores")
+    if (is_served or generation.name != "v4") and isinstance(batch_rows, int) and batch_rows % parts:
+        raise InputError(f"batch_rows must be a multiple of the {what} of the slice", where="--config, batch_rows", value=batch_rows,
+                         allowed=f"multiples of {parts}")  # fmt: skip

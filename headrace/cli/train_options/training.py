@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.options.devices import DeviceOptions
 from headrace.cli.options.exports import ServingOptions
 from headrace.cli.options.launchers import GKE, LOCAL, REMOTE, TPU_VM, ClusterOptions, option_name
 from headrace.cli.options.option_groups import values_of_group
@@ -37,6 +38,7 @@ class TrainOptions:
     servers: ServerOptions = field(default_factory=ServerOptions)
     serving: ServingOptions = field(default_factory=ServingOptions)
     tpu: TpuOptions = field(default_factory=TpuOptions)
+    device: DeviceOptions = field(default_factory=DeviceOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
 
     def __post_init__(self) -> None:
@@ -49,7 +51,7 @@ class TrainOptions:
             self._check_job()
 
     def tpus_of(self, options: Mapping[str, Any]) -> TpuOptions | None:
-        """The TPUs that train with these training options; None for the cpu engine.
+        """The TPUs that train with these training options, or their dense part beside servers; None for the cpu engine.
 
         Raises :class:`InputError` where the two disagree, and for a job that a slice cannot train: one process drives all TPUs of its
         machine.
@@ -57,6 +59,10 @@ class TrainOptions:
         found = self.tpu.of_training(options)
         if found is None:
             return None
+        if self.device.has_gpu:
+            raise InputError("the dense part must be on one kind of device", where="--tpu, --device", value=f"{found.tpu}, {self.device.device}",
+                             next_step="leave --tpu or --device out")  # fmt: skip
+        found.check_servers(self.servers.servers)
         launcher, hosts = self.cluster.launcher, self.hosts.hosts
         if launcher != LOCAL and found.tpu != TPUS_OF_THIS_MACHINE:
             raise InputError("--tpu with --launcher must name the TPUs of each host's own machine", where="--tpu", value=found.tpu,

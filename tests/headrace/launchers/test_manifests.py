@@ -18,6 +18,8 @@ GOLDENS = Path(__file__).parents[1] / "goldens"
 EXAMPLES = Path(__file__).parents[3] / "examples" / "gke"
 BASE = ["train", "ctr", "--version", "3", "--launcher", "gke", "--job-name", "ctr", "--topology", "v5p:4x4x4", "--readers", "8",
         "--images", "europe-west4-docker.pkg.dev/project/headrace:1.2.3", "--home", "gs://bucket/home", "--run-dir", "gs://bucket/runs/ctr"]  # fmt: skip
+#: Hosts on nodes without TPUs.
+ON_NODES = ["--topology", ""]
 QUEUE = ["--namespace", "team", "--queue", "tpus", "--priority", "high"]
 
 
@@ -70,7 +72,16 @@ def test_the_manifests_of_a_queued_job(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize(
-    "options", [[], QUEUE, ["--queue", "tpus"], ["--spot"], ["--topology", "v6e:2x4"], ["--servers", "3"]]
+    "options",
+    [
+        [],
+        QUEUE,
+        ["--queue", "tpus"],
+        ["--spot"],
+        ["--topology", "v6e:2x4"],
+        [*ON_NODES, "--servers", "3"],
+        [*ON_NODES, "--hosts", "2", "--device", "gpu", "--accelerator", "nvidia-l4", "--spot"],
+    ],
 )
 def test_each_object_is_valid_by_the_schema_of_its_kind(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     documents = rendered(capsys, *options)
@@ -140,6 +151,10 @@ def test_the_host_of_a_job_on_tpus_connects_to_them(
         (["--topology", "v5e:2x4"], "the tpu engine must have SparseCores"),
         (["--tpu", "my-slice", "--topology", "v5p:2x2x1"], "the TPUs of each host"),
         (["--topology", "v5p:2x2x1", "--config", "options.json"], "batch_rows must be a multiple of the SparseCores"),
+        (
+            ["--topology", "v6e:2x4", "--config", "options.json", "--servers", "2"],
+            "multiple of the devices of the slice",
+        ),
     ],
 )
 def test_a_slice_on_which_the_tpu_engine_cannot_train_is_refused(
@@ -149,6 +164,44 @@ def test_a_slice_on_which_the_tpu_engine_cannot_train_is_refused(
     (tmp_path / "options.json").write_text('{"batch_rows": 100}')
     assert run([*BASE, "--tpu", "local", *arguments]) == 2
     assert text in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_manifests_of_a_job_on_cpus_with_servers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*BASE, *ON_NODES, "--hosts", "3", "--servers", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "tpu" not in text.lower(), "nothing reserves a TPU"
+    check_golden("launch_gke_cpu.yaml", text)
+
+
+def test_the_manifests_of_a_job_on_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*BASE, *ON_NODES, "--servers", "2", "--device", "gpu", "--accelerator", "nvidia-l4", "--spot"]) == 0
+    text = capsys.readouterr().out
+    assert "tpu" not in text.lower()
+    check_golden("launch_gke_gpu.yaml", text)
+
+
+def test_hosts_alone_have_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = rendered(capsys, *ON_NODES, "--hosts", "2", "--servers", "2", "--device", "gpu")
+    host = pod(documents, "host")
+    assert host["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert "nodeSelector" not in host, "any GPU"
+    assert option(arguments(documents, "host"), "--device") == "gpu"
+    for role in ("server", "reader", "controller"):
+        assert "limits" not in pod(documents, role)["containers"][0]["resources"]
+        assert "--device" not in arguments(documents, role)
+    assert option(arguments(documents, "controller"), "--hosts") == "2"
+
+
+@pytest.mark.parametrize("topology", ["v5p:2x2x1", "v5e:2x2"])
+def test_a_slice_beside_servers_has_the_dense_part_alone(topology: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """So it may be a generation without SparseCores; servers are no TPU machines."""
+    documents = rendered(capsys, "--topology", topology, "--tpu", "local", "--servers", "2")
+    assert option(arguments(documents, "host"), "--tpu") == "local"
+    assert pod(documents, "host")["containers"][0]["resources"]["limits"] == {"google.com/tpu": "4"}
+    for role in ("server", "reader"):
+        assert "limits" not in pod(documents, role)["containers"][0]["resources"]
+        assert "nodeSelector" not in pod(documents, role)
+    assert "--servers" in arguments(documents, "controller")
 
 
 def test_roles_find_each_other(capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +223,7 @@ def test_roles_find_each_other(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_servers_are_pods_that_the_controller_names(capsys: pytest.CaptureFixture[str]) -> None:
-    documents = rendered(capsys, "--servers", "2", "--wire-ids", "unique")
+    documents = rendered(capsys, *ON_NODES, "--hosts", "16", "--servers", "2", "--wire-ids", "unique")
     jobs = jobset(documents, "ctr-workers")["spec"]["replicatedJobs"]
     assert [(one["name"], one["template"]["spec"]["completions"]) for one in jobs] == [
         ("host", 16),
@@ -197,7 +250,7 @@ def test_servers_are_pods_that_the_controller_names(capsys: pytest.CaptureFixtur
     assert option(controller, "--servers") == addresses
     assert option(controller, "--wire-ids") == "unique"
     assert "--servers" not in arguments(rendered(capsys), "controller")
-    controller = arguments(rendered(capsys, "--servers", "2", "--least-servers", "1"), "controller")
+    controller = arguments(rendered(capsys, *ON_NODES, "--servers", "2", "--least-servers", "1"), "controller")
     assert option(controller, "--least-servers") == "1"
 
 
@@ -276,7 +329,18 @@ WRONG = [
     (["--launcher", "moon"], "a launcher must be a known one", "local, gke, tpu-vm, remote"),
     (["--topology", "v5p:4x4"], "exist in its TPU generation", "2x2x1"),
     (["--topology", "v9:4x4"], "a TPU generation and the shape", "v4, v5e, v5p, v6e, tpu7x"),
-    (["--topology", ""], "a TPU generation and the shape", "v5p:4x4x4"),
+    (["--topology", "", "--launcher", "tpu-vm", "--zone", "us-east5-a"], "a TPU generation and the shape", "v5p:4x4x4"),
+    (["--topology", "", "--tpu", "local"], "--tpu needs a slice", "--topology"),
+    (["--servers", "2"], "a slice must have TPUs that train", "give --tpu local too"),
+    (["--device", "gpu"], "a slice must have TPUs that train", "v5p:4x4x4"),
+    (
+        ["--device", "gpu", "--tpu", "local", "--topology", "v5p:2x2x1"],
+        "must be on one kind of device",
+        "--tpu, --device",
+    ),
+    (["--device", "tpu"], "--device must be a known one", "cpu, gpu"),
+    (["--topology", "", "--accelerator", "nvidia-l4"], "--accelerator must go with --device gpu", "nvidia-l4"),
+    (["--topology", "", "--device", "gpu", "--accelerator", "L4 x"], "DNS-1123 label", "--accelerator"),
     (["--hosts", "15"], "must be that of the TPU slice", "16, of v5p:4x4x4"),
     (["--run-dir", "runs/ctr"], "must be in a bucket", "--run-dir"),
     (["--run-dir", ""], "must be in a bucket", "--run-dir"),
@@ -305,12 +369,7 @@ WRONG = [
     (["--least-hosts", "17"], "at most that of the job", "up to 16"),
     (["--servers", "65"], "--servers must be a number of processes", "1 to 64"),
     (["--servers", "ps-0:7000"], "needs a number: the cluster starts that many servers", "1 to 64"),
-    (["--servers", "2", "--server-ca", "ca.pem"], "use the token of the job", "--server-ca"),
-    (
-        ["--servers", "2", "--tpu", "local", "--topology", "v5p:2x2x1"],
-        "tables on servers must be trained without TPUs",
-        "--tpu",
-    ),
+    (["--topology", "", "--servers", "2", "--server-ca", "ca.pem"], "use the token of the job", "--server-ca"),
     (["--output", "missing/job.yaml"], "the output file cannot be written", "--output"),
     (["--config", "missing.json"], "the training options cannot be read", "missing.json"),
 ]

@@ -30,7 +30,7 @@ from trainer.job.host.served_host_weights import ServedHostWeights
 from trainer.job.host.sharded_weights import ShardedWeights
 from trainer.job.host.snapshots import Snapshot, take_snapshot
 from trainer.job.host.unit_gate import UnitGate
-from trainer.options.config import recorded_options
+from trainer.options.config import TrainConfig, recorded_options
 from trainer.options.hot_rows import HotOptions
 from trainer.options.resume_rules import option_changes
 from trainer.options.towers import Towers
@@ -48,7 +48,8 @@ from trainer.run.weights.changed_optimizers import read_with_tables, with_slots_
 from trainer.run.weights.run_state import AttemptBeginning, RunProgress, Weights, build_weights
 from trainer.run.weights.saved_run import SavedRun, saved_run
 from trainer.run.weights.saved_tables import under
-from trainer.run.weights.tpu_weights import TpuWeights, check_slice, weights_on
+from trainer.run.weights.slice_checks import check_slice
+from trainer.run.weights.tpu_weights import TpuWeights, weights_on
 from trainer.scheduling.events import RoleKind
 from trainer.scheduling.orders import AskPosition, EndEpoch, GiveUp, Leave, Order, StartEpoch, WritePart
 from trainer.servers.job_moves import JobMoves
@@ -128,6 +129,7 @@ class Host:
         token: str = "",
         before_write: Callable[[], None] = lambda: None,
         connect: Callable[[], TpuSlice] | None = None,
+        use_device: Callable[[], None] = lambda: None,
         statistics_share: float = 0.0,
         partition: PartitionPlan | None = None,
         servers: RunServers | None = None,
@@ -138,7 +140,7 @@ class Host:
         self._partition, self._servers, self._towers, self._hot_rows = partition, servers, towers, hot_rows
         self._wire_values = wire_values
         self._before_write, self._statistics_share = before_write, statistics_share
-        self._connect = connect
+        self._connect, self._use_device = connect, use_device
         self._slice: TpuSlice | None = None
         self._moves: JobMoves | None = None
         self.name, self._run_dir, self._folder = name, run_dir, folder
@@ -379,7 +381,10 @@ class Host:
         if model is not None and (model.current.rank, model.current.hosts) == (rank, hosts):
             return model
         self._wait_for_writer()
-        config = data.config if not self._hot_rows else replace(data.config, hot_rows=HotOptions.read(self._hot_rows))
+        self._use_device()
+        config = replace(data.config, engine="cpu" if self._connect is None else "tpu")
+        if self._hot_rows:
+            config = replace(config, hot_rows=HotOptions.read(self._hot_rows))
         check_placement(
             config,
             is_served=self._servers is not None,
@@ -388,11 +393,13 @@ class Host:
             has_towers=bool(self._towers),
         )
         current, head = CurrentChannels(rank, hosts), data.plan.head
+        slice_ = None if self._connect is None else self._slice_for(self._connect, hosts, data, config)
         weights: Weights | TpuWeights
-        if self._connect is not None:
-            weights = self._weights_on_slice(self._connect, hosts, data)
-        elif self._servers is not None:
-            weights = ServedHostWeights(data.layout, config, head, current.channels, self._moves_of(self._servers))
+        if self._servers is not None:
+            moves = self._moves_of(self._servers)
+            weights = ServedHostWeights(data.layout, config, head, current.channels, moves, slice_)
+        elif slice_ is not None:
+            weights = weights_on(slice_, data.layout, config, head)
         elif hosts == 1 and self._partition is None:
             weights = build_weights(data.layout, data.config, head)
         else:
@@ -415,19 +422,18 @@ class Host:
             self._moves = JobMoves(servers, None if is_gcs(self._run_dir) else MoveFiles.of_run(self._run_dir))
         return self._moves
 
-    def _weights_on_slice(self, connect: Callable[[], TpuSlice], hosts: int, data: JobData) -> Weights | TpuWeights:
-        """The model on the TPUs of this machine. Raises :class:`ConfigError` for what they cannot train."""
+    def _slice_for(self, connect: Callable[[], TpuSlice], hosts: int, data: JobData, config: TrainConfig) -> TpuSlice:
+        """The TPUs of this machine, for a model that they can train. Raises :class:`ConfigError` for others."""
         if hosts != 1:
             raise ConfigError("a job on TPUs must have one host", value=hosts, allowed="1",
                               next_step="take a slice of one machine, or start its hosts without --tpu")  # fmt: skip
         from trainer.model.tensorflow_settings import prepare_tensorflow
 
         if self._slice is None:
-            prepare_tensorflow(data.config)  # before the first use of TensorFlow
+            prepare_tensorflow(config)  # before the first use of TensorFlow
             self._slice = connect()
-        config, head = replace(data.config, engine="tpu"), data.plan.head
-        check_slice(self._slice, data.layout, config, head)
-        return weights_on(self._slice, data.layout, config, head)
+        check_slice(self._slice, data.layout, config, data.plan.head, is_served=self._servers is not None)
+        return self._slice
 
     def _channels_of(self, order: StartEpoch, rank: int, gate: UnitGate) -> list[HostExchange]:
         """The channels to the other hosts, by name; none without other hosts."""

@@ -29,6 +29,7 @@ from trainer.tables.engine import TableState, in_memory
 from trainer.tables.hot_figures import HotFigures
 from trainer.tables.routes.exchange import Exchange
 from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
+from trainer.tables.tpu.slices import TpuSlice
 from transforms.arrays import Array
 
 _NOTHING = np.zeros(0, np.int64)
@@ -37,13 +38,19 @@ _NOTHING = np.zeros(0, np.int64)
 class ServedHostWeights(HostWeights):
     """See :class:`HostWeights`. Call :meth:`begin_attempt` before each attempt, on all hosts.
 
-    Arrays of tables are those of rank 0; other hosts save tables without rows, which a commit's parts may have.
+    Arrays of tables are those of rank 0; other hosts save tables without rows, which a commit's parts may have. ``slice_``: see :class:`HostWeights`.
     """
 
     def __init__(
-        self, layout: InputLayout, config: TrainConfig, head: AnyHead, channels: Channels, moves: JobMoves
+        self,
+        layout: InputLayout,
+        config: TrainConfig,
+        head: AnyHead,
+        channels: Channels,
+        moves: JobMoves,
+        slice_: TpuSlice | None = None,
     ) -> None:
-        super().__init__(layout, config, head, channels)
+        super().__init__(layout, config, head, channels, slice_=slice_)
         self._config, self._exchange, self._moves = config, channels.tables, moves
         self._tables: ServedTables | None = None
         self._connected: RunServers | None = None

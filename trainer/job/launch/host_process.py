@@ -39,6 +39,7 @@ def run_host(
     options: RoleOptions,
     *,
     prepare: Callable[[], None] = lambda: None,
+    use_device: Callable[[], None] = lambda: None,
     on_signals: Callable[[Callable[[], None]], None] = lambda notice: None,
     before_write: Callable[[], None] = lambda: None,
     notice_sources: Sequence[NoticeSource] = (),
@@ -48,6 +49,7 @@ def run_host(
 
     Args:
         prepare: called once the host has joined, such as to import TensorFlow.
+        use_device: called before a model is built, such as to look for a GPU; an error of it is one of the job.
         on_signals: is given a function that sends a preemption notice for this host.
         before_write: called before each part is written.
         notice_sources: of preemption notices for this host's machine.
@@ -74,6 +76,7 @@ def run_host(
             before_write=before_write,
             token=token,
             connect=connect,
+            use_device=use_device,
             statistics_share=spec.statistics_share,
             partition=spec.find_partition(client.document),
             towers=spec.towers,

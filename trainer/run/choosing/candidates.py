@@ -104,17 +104,18 @@ def _allow_newton(given: Options, rates: Options) -> bool:
     return all(given.get(option, value) == value for option, value in own.items())
 
 
-def variants_of(best: Candidate, given: Options, *, embedded: bool) -> tuple[Candidate, ...]:
+def variants_of(
+    best: Candidate, given: Options, *, embedded: bool, slice_has_tables: bool = False
+) -> tuple[Candidate, ...]:
     """The candidates of the second round: the best one of the first, with means against memorised ids.
 
-    A TPU has neither weight decay nor rows that updates leave out.
+    Tables in a TPU slice have neither weight decay nor rows that updates leave out.
     """
     if not embedded:
         return ()
-    on_tpu = given.get("engine") == "tpu"
     drafts: tuple[tuple[str, str, Any, bool], ...] = (
-        ("rows for ids from their third step on", "admit_after", 3, not on_tpu),
-        ("weight decay of embeddings", "embedding_weight_decay", 0.1, not on_tpu and not best.is_linear),
+        ("rows for ids from their third step on", "admit_after", 3, not slice_has_tables),
+        ("weight decay of embeddings", "embedding_weight_decay", 0.1, not slice_has_tables and not best.is_linear),
         ("dropout of embeddings", "embedding_dropout", 0.2, not best.is_linear),
     )
     return tuple(

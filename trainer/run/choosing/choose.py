@@ -42,10 +42,12 @@ def choose_config(
     tell: Tell | None = None,
     before_trial: Callable[[], None] = lambda: None,
     hosts: int = 1,
+    slice_has_tables: bool = False,
 ) -> TrainConfig:
     """The options of a run: those ``given``, else those of its checkpoint, else choices by the data.
 
-    ``before_trial``: called before models are built to be compared, such as to import TensorFlow; ``hosts``: the most hosts of the job that trains.
+    ``before_trial``: called before models are built to be compared, such as to import TensorFlow; ``hosts``: the most hosts of the job that trains;
+    ``slice_has_tables``: its tables are in a TPU slice, which lacks some options of tables.
     An option that is None or "auto" counts as not given. Raises :class:`ConfigError` for options out of range, and the errors of reading a fragment.
     """
     asked = _asked(given)
@@ -69,7 +71,9 @@ def choose_config(
     head = head.fitted(_figures(head, sample))
     by_rule = chosen_by_rule(facts, asked)
     ruled = dataclasses.replace(plain, **by_rule.options)
-    by_trial = _by_trial(facts, sample, asked, ruled, layout, head, tell or _ignore, before_trial, hosts)
+    by_trial = _by_trial(
+        facts, sample, asked, ruled, layout, head, tell or _ignore, before_trial, hosts, slice_has_tables
+    )
     reasons = {**by_rule.reasons, **by_trial.reasons}
     return dataclasses.replace(ruled, **by_trial.options, chosen=dict(sorted(reasons.items())))
 
@@ -139,6 +143,7 @@ def _by_trial(
     tell: Tell,
     before_trial: Callable[[], None],
     hosts: int,
+    slice_has_tables: bool,
 ) -> Choices:
     candidates = candidates_of(given, hosts=hosts if ruled.batch_rows_per_host else 1)
     if not candidates:
@@ -158,7 +163,7 @@ def _by_trial(
     if not is_better_than_base(best, base, rarer):
         gentle = gentle_of([one for one in trials if one.slices == len(slices)], base)
         return _decided(gentle, trials, base, given, facts, _no_better(best, base))
-    drafts = variants_of(best.candidate, given, embedded=facts.embedded)
+    drafts = variants_of(best.candidate, given, embedded=facts.embedded, slice_has_tables=slice_has_tables)
     variants = try_candidates(drafts, data, models, base, tell, noun=f"variants of {best.candidate.name}")
     gaining = [one for one in variants if one.slices == len(slices) and difference(best.best, one.best).is_clear]
     chosen = min(gaining, key=lambda one: one.mean) if gaining else best

@@ -15,6 +15,7 @@ from trainer.model.task_heads import AnyHead, check_task_options, heads_of
 from trainer.model.user_functions import with_code_digests
 from trainer.options.combinations import Setup, check_setup
 from trainer.options.config import TrainConfig
+from trainer.options.slice_tables import check_slice_tables
 from trainer.planning.plan import PartitionPlan
 from trainer.run.labels.due_events import DueEvents, counts_after
 from trainer.run.labels.label_record import LabelRecord
@@ -230,9 +231,12 @@ def check_placement(
             plan=plan is not None and not has_towers,
             slices=plan is not None and not plan.has_whole_rows,
             towers=has_towers,
+            tpu=config.engine == "tpu",
             hot=config.hot_rows is not None,
         )
     )
+    if config.engine == "tpu" and not is_served:
+        check_slice_tables(config)
 
 
 class _Preparation:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
+from trainer.model.idle_units import IdleUnits
 from transforms.arrays import Array
+
+if TYPE_CHECKING:
+    from trainer.model.dense_model import DenseModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +40,25 @@ class DenseStep:
 
     logits: Array
     gradients: TableGradients
+
+
+class TrainedDense(Protocol):
+    """The dense part of a model in training, in this process or on other devices; see :class:`~trainer.model.dense_model.DenseModel`."""
+
+    @property
+    def idle_units(self) -> IdleUnits | None:
+        """The hidden units that are off after the steps so far; None where they are not counted."""
+
+    def step(
+        self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
+    ) -> tuple[Array, Array, Array]:
+        """One update of the dense weights; returns the logits before it, and the gradients of both kinds of activations."""
+
+    def host_model(self) -> DenseModel:
+        """The dense part with the weights of now, in this process; what is changed of it does not change training elsewhere."""
+
+    def state(self) -> dict[str, Array]:
+        """A copy of all state of training, by name."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        """Restore a :meth:`state`. Raises :class:`~trainer.errors.TornCheckpoint` if names, types or shapes differ."""

@@ -28,7 +28,7 @@ from trainer.run.progress.held_out import NO_CALIBRATIONS, HeldOut
 from trainer.run.progress.identity import RunIdentity
 from trainer.run.progress.ledger import Ledger
 from trainer.run.reading.batches import Batch
-from trainer.run.weights.dense_step import DenseStep, LookedUp, TableGradients
+from trainer.run.weights.dense_step import DenseStep, LookedUp, TableGradients, TrainedDense
 from trainer.run.weights.saved_tables import check_whole, own_place, parted_tables, saved_states, state_arrays, under
 from trainer.run.weights.server_shards import ServerShards
 from trainer.run.weights.step_pipeline import StepPipeline, Steps
@@ -206,14 +206,14 @@ class Weights:
         self,
         layout: InputLayout,
         engine: EmbeddingEngine | None,
-        dense: DenseModel,
+        dense: TrainedDense,
         head: AnyHead = BINARY,
         linear: EmbeddingEngine | None = None,
     ) -> None:
         self.layout = layout
         self.engine: EmbeddingEngine | None = engine
         self.linear: EmbeddingEngine | None = linear
-        self.dense = dense
+        self.dense: TrainedDense = dense
         self.head = head
 
     def begin_attempt(self, beginning: AttemptBeginning) -> None:
@@ -266,7 +266,7 @@ class Weights:
     def predict(self, batch: Batch) -> Array:
         """Logits of a batch, float32 [batch.rows] or [batch.rows, classes]; changes nothing."""
         looked_up = self.look_up(batch)
-        return self.dense.predict(looked_up.deep, looked_up.linear, batch.dense)[: batch.rows]
+        return self.dense.host_model().predict(looked_up.deep, looked_up.linear, batch.dense)[: batch.rows]
 
     def _lookup(self, engine: EmbeddingEngine | None, batch: Batch) -> Array:
         if engine is None:

@@ -16,17 +16,19 @@ from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
 from trainer.run.reading.batches import Batch
-from trainer.run.weights.dense_step import LookedUp, TableGradients
+from trainer.run.weights.dense_step import LookedUp, TableGradients, TrainedDense
 from trainer.run.weights.one_engine import joined_features, joined_ids, joined_options, name_in_engine, place_of
 from trainer.run.weights.run_state import Weights, build_dense
 from trainer.run.weights.saved_run import SavedRun
 from trainer.run.weights.saved_tables import check_whole, parted_tables, saved_states, state_arrays, under
 from trainer.run.weights.server_shards import ServerShards
+from trainer.run.weights.slice_dense import SliceDense
 from trainer.tables.batches import IdBatch
 from trainer.tables.hot_figures import HotFigures
 from trainer.tables.routes.servers.served_engine import ServedEngine, ServedOptions
 from trainer.tables.spec import FeatureSpec
 from trainer.tables.state_checks import empty_state
+from trainer.tables.tpu.slices import TpuSlice
 from transforms.arrays import Array
 
 #: Makes the engine of these features on the servers of a run; the numbers are the seed, and the batches between a lookup and its update.
@@ -139,13 +141,24 @@ class ServedTables:
         self.engine.load_state(states)
 
 
+def dense_on(slice_: TpuSlice | None, layout: InputLayout, config: TrainConfig, head: AnyHead) -> TrainedDense:
+    """The dense part in its initial state, on a slice or in this process. Loads and configures TensorFlow."""
+    return build_dense(layout, config, head) if slice_ is None else SliceDense(layout, config, head, slice_)
+
+
 class ServedWeights(Weights):
-    """The model of one process, whose tables are on servers."""
+    """The model of one process, whose tables are on servers; its dense part is in this process, or on the TPUs of ``slice_``."""
 
     def __init__(
-        self, layout: InputLayout, config: TrainConfig, head: AnyHead, make_engine: MakeEngine, follow: FollowMoves = stay
-    ) -> None:  # fmt: skip
-        super().__init__(layout, None, build_dense(layout, config, head), head, None)
+        self,
+        layout: InputLayout,
+        config: TrainConfig,
+        head: AnyHead,
+        make_engine: MakeEngine,
+        follow: FollowMoves = stay,
+        slice_: TpuSlice | None = None,
+    ) -> None:
+        super().__init__(layout, None, dense_on(slice_, layout, config, head), head, None)
         self.tables = ServedTables(layout, config, head, make_engine, follow)
 
     def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:

@@ -6,12 +6,11 @@ A step is compiled with its lookups, dense part, dense optimizer and updates. Th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from trainer.checkpoints.parted_arrays import PartedArrays
-from trainer.errors import ConfigError
 from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
@@ -19,20 +18,17 @@ from trainer.options.config import TrainConfig
 from trainer.planning.plan import PartitionPlan
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.one_engine import joined_features, joined_ids, name_in_engine, place_of
+from trainer.run.weights.replica_state import ReplicaState, replica_variable
 from trainer.run.weights.run_state import AttemptBeginning, Weights, build_weights
 from trainer.run.weights.saved_tables import parted_tables, saved_states, state_arrays, under
 from trainer.run.weights.server_shards import ServerShards
+from trainer.run.weights.slice_checks import events_per_replica
 from trainer.run.weights.step_pipeline import SliceSteps, Steps
 from trainer.tables.engine import TableState
 from trainer.tables.hashed_counts import HashedCounts
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.tpu.slices import StepInputs, TpuSlice
-from trainer.tables.tpu.unsupported import refuse_for_sparse_core, refuse_for_tpu_embedding
 from transforms.arrays import Array
-
-if TYPE_CHECKING:
-    from trainer.model.dense_step import DenseState
-
 
 #: Steps that the slice trains before the host looks at their logits.
 STEPS_PER_CALL = 64
@@ -68,9 +64,8 @@ class TpuWeights:
             settings=settings,
         )
         logits = (STEPS_PER_CALL, events) if head.width == 1 else (STEPS_PER_CALL, events, head.width)
-        self._variables = _ReplicaVariables(
-            slice_.strategy, self._dense.read_state(), logits, self._dense.model.counted_units
-        )
+        self._state = ReplicaState(slice_.strategy, self._dense.read_state())
+        self._notes = _StepNotes(slice_.strategy, logits, self._dense.model.counted_units)
         self._done = 0
         self._train = slice_.training(self.engine, self._replica_step, self._other_specs(events))
 
@@ -110,7 +105,7 @@ class TpuWeights:
 
         context = tf.distribute.get_replica_context()
         found = self._dense.step(
-            self._variables.read(),
+            self._state.read(),
             activations,
             dense,
             labels,
@@ -119,7 +114,8 @@ class TpuWeights:
             total_of=lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value),
         )
         finite = tf.reduce_all(tf.math.is_finite(found.gradients))
-        self._variables.write(found.state, tf.where(finite, found.logits, np.float32(np.nan)), found.units_on)
+        self._state.write(found.state)
+        self._notes.add(tf.where(finite, found.logits, np.float32(np.nan)), found.units_on)
         return found.gradients
 
     def train(self, batches: Sequence[Batch]) -> list[Array]:
@@ -134,7 +130,7 @@ class TpuWeights:
             self.engine.count_step(ids)
         steps = (self._done + np.arange(len(batches))) % self.steps_per_call
         self._done += len(batches)
-        logits, units_on = self._variables.logits(), self._variables.units_on()
+        logits, units_on = self._notes.logits(), self._notes.units_on()
         for step in steps.tolist():
             self._dense.model.count_units(units_on[step])
         return [logits[step][: batch.rows] for step, batch in zip(steps.tolist(), batches, strict=True)]
@@ -162,7 +158,7 @@ class TpuWeights:
 
     def dense_arrays(self) -> dict[str, Array]:
         """The dense part of :meth:`arrays`."""
-        self._dense.write_state(self._variables.values())
+        self._dense.write_state(self._state.values())
         return {f"dense/{name}": array for name, array in self._dense.model.state().items()}
 
     def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
@@ -180,7 +176,7 @@ class TpuWeights:
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Restore the :meth:`arrays` of a checkpoint of any engine. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
         self._dense.model.load_state(under(arrays, "dense/"))
-        self._variables.assign(self._dense.read_state())
+        self._state.assign(self._dense.read_state())
         states = {
             name_in_engine(kind, name): state
             for kind in ("embedding", "linear")
@@ -210,78 +206,25 @@ def weights_on(
     return TpuWeights(layout, config, head, slice_, settings=settings)
 
 
-def check_slice(slice_: TpuSlice | None, layout: InputLayout, config: TrainConfig, head: AnyHead) -> None:
-    """Raise :class:`ConfigError` or :class:`UnsupportedSetting` for a model that the slice cannot train, or another engine than the machine's."""
-    if (slice_ is not None) != (config.engine == "tpu"):
-        raise ConfigError("the option engine must fit the machine", where="engine", value=config.engine,
-                          allowed="cpu without a TPU slice, tpu with one",
-                          next_step="headrace train --tpu local trains on the TPUs of this machine")  # fmt: skip
-    if slice_ is None:
-        return
-    events_per_replica(config, slice_)
-    if not layout.features:
-        raise ConfigError("the tpu engine needs a model with embedding inputs", where="engine", value="tpu",
-                          next_step="add an input of ids, or train with the cpu engine")  # fmt: skip
-    features = joined_features(layout, config, head)
-    if slice_.sparse_cores:
-        refuse_for_sparse_core(features)
-    else:
-        refuse_for_tpu_embedding(features)
-    if slice_.replicas > 1 and config.has_own_network:
-        from trainer.model.dense_model import DenseModel
+class _StepNotes:
+    """The logits, and the hidden units that were on, of the last steps, on every replica. The same units are on in all of them."""
 
-        DenseModel(layout, config, head).check_replicable()
-
-
-def events_per_replica(config: TrainConfig, slice_: TpuSlice) -> int:
-    """The events of a step on each device. Raises :class:`ConfigError` for a ``batch_rows`` that cannot be divided."""
-    unit = slice_.replicas * max(slice_.sparse_cores, 1)
-    if config.batch_rows % unit:
-        raise ConfigError("batch_rows must be a multiple of the SparseCores of the slice", where="batch_rows", value=config.batch_rows,
-                          allowed=f"multiples of {unit}: {slice_.replicas} devices with {max(slice_.sparse_cores, 1)} each",
-                          next_step="correct this training option")  # fmt: skip
-    return config.batch_rows // slice_.replicas
-
-
-class _ReplicaVariables:
-    """The state of the dense part, and the logits and the hidden units that were on of the last steps, on every replica.
-
-    Replicas have equal states, and the same units are on.
-    """
-
-    def __init__(self, strategy: Any, initial: DenseState, logits_shape: tuple[int, ...], units: int) -> None:
-        import tensorflow as tf
-
+    def __init__(self, strategy: Any, logits_shape: tuple[int, ...], units: int) -> None:
         self._steps = logits_shape[0]
         with strategy.scope():
-            self._state = tf.nest.map_structure(_variable, initial)
-            self._logits = _variable(np.zeros(logits_shape, np.float32))
-            self._units_on = _variable(np.zeros((self._steps, units), np.int32)) if units else None
-            self._next = _variable(np.zeros((), np.int32))
+            self._logits = replica_variable(np.zeros(logits_shape, np.float32))
+            self._units_on = replica_variable(np.zeros((self._steps, units), np.int32)) if units else None
+            self._next = replica_variable(np.zeros((), np.int32))
 
-    def read(self) -> Any:
-        """The state of this replica, inside a step."""
+    def add(self, logits: Any, units_on: Any) -> None:
+        """Note a step, inside that step."""
         import tensorflow as tf
 
-        return tf.nest.map_structure(lambda one: one.read_value(), self._state)
-
-    def write(self, state: Any, logits: Any, units_on: Any) -> None:
-        """Set the state of this replica, and note the logits and the units that were on of a step, inside that step."""
-        import tensorflow as tf
-
-        for variable, value in zip(tf.nest.flatten(self._state), tf.nest.flatten(state), strict=True):
-            variable.assign(tf.ensure_shape(value, variable.shape))
         place = self._next.read_value()
         _note(self._logits, place, logits)
         if self._units_on is not None:
             _note(self._units_on, place, tf.cast(units_on, tf.int32))
         self._next.assign((place + 1) % self._steps)
-
-    def values(self) -> Any:
-        """The state of the first replica, on the host."""
-        import tensorflow as tf
-
-        return tf.nest.map_structure(lambda one: one.values[0].numpy(), self._state)
 
     def logits(self) -> Array:
         """The logits of the last steps, [steps, events of all replicas, …]."""
@@ -293,14 +236,6 @@ class _ReplicaVariables:
             return np.zeros((self._steps, 0), bool)
         return np.asarray(self._units_on.values[0].numpy() != 0)
 
-    def assign(self, state: Any) -> None:
-        """Set the state of all replicas, on the host."""
-        import tensorflow as tf
-
-        for variable, value in zip(tf.nest.flatten(self._state), tf.nest.flatten(state), strict=True):
-            for part in variable.values:
-                part.assign(value)
-
 
 def _note(variable: Any, place: Any, value: Any) -> None:
     """Write one row of a variable, inside a step."""
@@ -308,15 +243,3 @@ def _note(variable: Any, place: Any, value: Any) -> None:
 
     kept = tf.tensor_scatter_nd_update(variable.read_value(), [[place]], [value])
     variable.assign(tf.ensure_shape(kept, variable.shape))
-
-
-def _variable(value: Array) -> Any:
-    """A variable with a copy on every replica, which only the replica itself changes."""
-    import tensorflow as tf
-
-    return tf.Variable(
-        value,
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.NONE,
-    )

@@ -47,7 +47,7 @@ def connect(name: str, settings: SparseCoreSettings) -> ConnectedSlice:
 
 
 class ConnectedSlice:
-    """See :class:`~trainer.tables.tpu.slices.TpuSlice`. Raises :class:`ConfigError` for a slice without embedding hardware or of several hosts."""
+    """See :class:`~trainer.tables.tpu.slices.TpuSlice`. Raises :class:`ConfigError` for a slice of several hosts."""
 
     def __init__(self, strategy: Any, settings: SparseCoreSettings) -> None:
         import tensorflow as tf
@@ -61,9 +61,7 @@ class ConnectedSlice:
         self._hardware = extended.tpu_hardware_feature
         kinds = tf.tpu.experimental.HardwareFeature.EmbeddingFeature
         self._has_sparse_cores = self._hardware.embedding_feature == kinds.V2
-        if self._hardware.embedding_feature == kinds.UNSUPPORTED:
-            raise ConfigError("the TPUs of the tpu engine must have embedding hardware", where="--tpu", value="none",
-                              allowed="v2 to v4, v5p, v6e or TPU7x", next_step="train with the cpu engine on v5e")  # fmt: skip
+        self._holds_tables = bool(self._hardware.embedding_feature != kinds.UNSUPPORTED)
 
     @property
     def replicas(self) -> int:
@@ -72,8 +70,13 @@ class ConnectedSlice:
 
     @property
     def sparse_cores(self) -> int:
-        """SparseCores of a device; 0 for the embedding hardware of v2 to v4."""
+        """SparseCores of a device; 0 for the embedding hardware of v2 to v4, and without any."""
         return int(self._hardware.num_embedding_devices_per_chip) if self._has_sparse_cores else 0
+
+    @property
+    def holds_tables(self) -> bool:
+        """See :attr:`TpuSlice.holds_tables <trainer.tables.tpu.slices.TpuSlice.holds_tables>`."""
+        return self._holds_tables
 
     def make_engine(
         self,
@@ -157,6 +160,30 @@ class ConnectedSlice:
                 loop(self._iterator(engine, batches, other_specs), tf.constant(len(batches)))
 
         return run
+
+    def dense_program(self, step: Callable[[Any], Any]) -> Callable[[Array], Array]:
+        """See :meth:`TpuSlice.dense_program <trainer.tables.tpu.slices.TpuSlice.dense_program>`."""
+        import tensorflow as tf
+
+        program, strategy = self.traced_dense(step), self.strategy
+
+        def run(packed: Array) -> Array:
+            parts = np.split(packed, self.replicas)
+            values = strategy.experimental_distribute_values_from_function(
+                lambda context: tf.constant(parts[context.replica_id_in_sync_group])
+            )
+            return np.stack([one.numpy() for one in program(values)])
+
+        return run
+
+    def traced_dense(self, step: Callable[[Any], Any]) -> Any:
+        """The ``tf.function`` of a step without tables: from the parts of the replicas to what each of them answers."""
+        import tensorflow as tf
+
+        def traced(values: Any) -> Any:
+            return self.strategy.experimental_local_results(self.strategy.run(step, args=(values,)))
+
+        return tf.function(traced, autograph=False)
 
     def _iterator(self, engine: TpuEngine, batches: Sequence[StepInputs], other_specs: tuple[Any, ...]) -> Any:
         """The elements of each replica, which stay on the host: the program copies what it needs."""

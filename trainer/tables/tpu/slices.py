@@ -1,5 +1,7 @@
 """The devices of a TPU slice, as an interface: the engine that fits them, and the programs that run on them.
 
+A slice has the tables and the dense part, or the dense part alone (:meth:`TpuSlice.dense_program`) of a model with tables elsewhere.
+
 Programs take whole batches, of which each replica gets its own events. :class:`~trainer.tables.tpu.connected_slice.ConnectedSlice` has
 the devices that TensorFlow is connected to.
 """
@@ -34,7 +36,11 @@ class TpuSlice(Protocol):
 
     @property
     def sparse_cores(self) -> int:
-        """SparseCores of a device; 0 for the embedding hardware of v2 to v4."""
+        """SparseCores of a device; 0 for the embedding hardware of v2 to v4, and without any."""
+
+    @property
+    def holds_tables(self) -> bool:
+        """Whether its devices have hardware for embedding tables: v5e has none."""
 
     def make_engine(
         self,
@@ -62,4 +68,11 @@ class TpuSlice(Protocol):
         """A program that trains batches, one step each, in order; the lookups of a pipelined engine run ahead by one step.
 
         ``other_specs``: the types of the other arrays of one replica.
+        """
+
+    def dense_program(self, step: Callable[[Any], Any]) -> Callable[[Array], Array]:
+        """A program without tables: a step of all replicas, which one array enters and one array leaves.
+
+        ``step``: of one replica, from a float32 tensor [events, columns] to a flat float32 tensor; it may change variables of the strategy.
+        Returns a function of an array of all replicas' events, float32 [replicas * events, columns]; its result is float32 [replicas, size].
         """

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
 from headrace.cli.training_jobs import role_command
+from tests.support.parameter_servers import thread_servers
 from tests.trainer.job.launch.jobs import launch, make_warehouse, newest, run_job, settings
 from tests.trainer.run.test_tpu_training import assert_close
 from trainer.job.control.job_files import JobFiles
+from trainer.job.launch.job_spec import ServersSpec
 from trainer.job.launch.supervisor import Supervisor, SupervisorSettings
 from trainer.scheduling.holds import ErrorClass
 from trainer.scheduling.transitions import JobState
@@ -27,6 +30,28 @@ def test_a_host_on_tpus_trains_what_a_host_on_its_cpu_trains(tmp_path):
     with make_warehouse(tmp_path / "warehouse", hours=2, rows=200) as warehouse:
         run_job(warehouse, tmp_path / "cpu", settings(), **OPTIONS)
         job = launch(warehouse, tmp_path / "tpu", settings(), **OPTIONS)
+        looks = SupervisorSettings(look_secs=0.1)
+        status = Supervisor(JobFiles(tmp_path / "tpu"), job.spec.job, command, settings=looks).run(job.newest)
+    assert status.state is JobState.DONE
+    one, other = (newest(tmp_path / name) for name in ("tpu", "cpu"))
+    for name in ("ledger", "step", "position", "identity"):
+        assert one.document[name] == other.document[name], name
+    assert_close(tmp_path / "tpu", tmp_path / "cpu")
+
+
+@pytest.mark.slow
+def test_a_host_whose_tables_are_on_servers_trains_the_same_on_tpus(tmp_path):
+    """Two devices of the host share a batch: equal up to the last digits of float sums."""
+
+    def command(kind, name, arguments):
+        plain = role_command(str(tmp_path / "tpu"), kind, name, arguments)
+        return [sys.executable, "-m", "tests.trainer.job.launch.emulated_host", *plain[5:]] if kind == "host" else plain
+
+    options = {**OPTIONS, "staleness": 3, "embedding_weight_decay": 0.01}
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=200) as warehouse, thread_servers(2) as servers:
+        on = ServersSpec(tuple(str(one.address) for one in servers), run=1)
+        run_job(warehouse, tmp_path / "cpu", settings(), servers=on, **options)
+        job = launch(warehouse, tmp_path / "tpu", settings(), servers=replace(on, run=2), **options)
         looks = SupervisorSettings(look_secs=0.1)
         status = Supervisor(JobFiles(tmp_path / "tpu"), job.spec.job, command, settings=looks).run(job.newest)
     assert status.state is JobState.DONE

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tests.trainer.run.choosing.test_rules import facts
 from trainer.options.config import TrainConfig
+from trainer.options.slice_tables import check_slice_tables
 from trainer.run.choosing.candidates import candidates_of, most_passes, variants_of
 from trainer.run.choosing.rules import batch_rows_of
 
@@ -61,21 +62,22 @@ def test_a_linear_model_whose_steps_shrink_by_the_number_of_events_is_tried():
             "dense_optimizer": st.sampled_from(["adam", "newton"]),
             "linear_initial_accumulator": st.sampled_from([1.0, 5.0]),
             "embedding_dropout": st.just(0.1),
-            "engine": st.sampled_from(["cpu", "tpu"]),
         },
-    )
+    ),
+    in_slice=st.booleans(),
 )
-def test_all_candidates_and_variants_are_valid_and_keep_what_is_given(given_options):
-    tpu = given_options.get("engine") == "tpu"
-    if tpu:
+def test_all_candidates_and_variants_are_valid_and_keep_what_is_given(given_options, in_slice):
+    if in_slice:
         given_options = {name: value for name, value in given_options.items() if name != "admit_after"}
     found = candidates_of(given_options)
     assert found
     for candidate in found:
-        for one in (candidate, *variants_of(candidate, given_options, embedded=True)):
+        for one in (candidate, *variants_of(candidate, given_options, embedded=True, slice_has_tables=in_slice)):
             merged = {**given_options, **one.options}
             assert all(merged[name] == value for name, value in given_options.items())
-            TrainConfig("run", **merged)
+            config = TrainConfig("run", **merged)
+            if in_slice:
+                check_slice_tables(config)
     assert variants_of(found[0], given_options, embedded=False) == ()
 
 

@@ -1,0 +1,174 @@
+"""A slice that has the dense part alone, with the tables on parameter servers: real runs on emulated devices, beside the cpu's."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+
+import numpy as np
+import pytest
+
+from tests.support.parameter_servers import thread_servers
+from tests.trainer.run.test_chaos import kill_after, run_to_the_end
+from tests.trainer.run.test_loop import equal_arrays, saved
+from tests.trainer.run.test_served_loop import on_servers
+from tests.trainer.run.test_tpu_training import assert_close
+from tests.trainer.synthetic import Synthetic, config
+from trainer.errors import ConfigError, NonFiniteLoss
+from trainer.run.loop import train
+
+pytest.importorskip("tensorflow")
+
+from tests.support.emulated_slice import EmulatedSlice
+
+NUMBERS = count(1)
+#: Sums of these gradients are exact: a linear model of few bits, squared losses, rates that are powers of two.
+EXACT = {"deep": False, "linear": True, "linear_learning_rate": 0.5}
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with thread_servers(2) as made:
+        yield made
+
+
+def trained(data, servers, folder, slice_=None, **options):
+    """The report of one run on the servers; its dense part is on ``slice_`` or in this process."""
+    settings = config(folder, engine="cpu" if slice_ is None else "tpu", **options)
+    return train(
+        data.solution,
+        data.read,
+        settings,
+        read_labels=data.read_labels,
+        slice_=slice_,
+        make_engine=on_servers(servers, next(NUMBERS)),
+    )
+
+
+def assert_same_bits(one, other) -> None:
+    first, second = saved(one), saved(other)
+    assert equal_arrays(first, second)
+    for name, array in first.arrays.items():
+        assert array.tobytes() == second.arrays[name].tobytes(), name
+
+
+#: Kinds of tables that are in no slice, and the options that a slice's tables do not have.
+KINDS = {
+    "plain": {"linear": True},
+    "hashed": {"hashed": {"user": {"capacity": 60}, "words": {"capacity": 200}}, "staleness": 2},
+    "pruned": {"pruning": {"budget": 0.5, "round_steps": 3}, "linear": True},
+    "hot": {"hot_rows": {"words": 20, "user": 7}, "staleness": 3},
+    "options": {"embedding_optimizer": "row_wise_adagrad", "admit_after": 2, "embedding_weight_decay": 0.01, "staleness": 4},
+    "networks": {"network": "dcn", "dropout": 0.2, "embedding_dropout": 0.1, "dense_optimizer": "adagrad", "passes": 2,
+                 "held_out_share": 0.3, "partitions_per_epoch": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_device_trains_the_bits_of_the_cpu(servers, tmp_path, kind):
+    """The order of sums is that of the cpu, so all bits are equal; staleness is counted as there."""
+    data, options = Synthetic(2, 150), {"partitions_per_epoch": 2, **KINDS[kind]}
+    expected = trained(data, servers, tmp_path / "cpu", **options)
+    found = trained(data, servers, tmp_path / "slice", EmulatedSlice(1), **options)
+    assert_same_bits(tmp_path / "slice", tmp_path / "cpu")
+    assert found.staleness == expected.staleness
+    assert found.staleness.most == options.get("staleness", 0)
+    assert (found.history, found.held_out, found.ledger) == (expected.history, expected.held_out, expected.ledger)
+    assert found.hot == expected.hot
+    assert found.idle_units == expected.idle_units
+
+
+@pytest.mark.parametrize("staleness", [0, 1, 3])
+def test_several_devices_train_the_weights_of_the_cpu_to_float_sums(servers, tmp_path, staleness):
+    data, options = Synthetic(2, 150), {"linear": True, "staleness": staleness, "dense_optimizer": "adagrad"}
+    expected = trained(data, servers, tmp_path / "cpu", **options)
+    found = trained(data, servers, tmp_path / "slice", EmulatedSlice(4), **options)
+    assert_close(tmp_path / "slice", tmp_path / "cpu", 1e-6)
+    assert found.staleness == expected.staleness
+    for mine, theirs in zip(found.history, expected.history, strict=True):
+        assert mine.scores.log_loss == pytest.approx(theirs.scores.log_loss, abs=1e-6)
+
+
+def test_one_array_enters_a_device_and_one_leaves_it_each_step(servers, tmp_path):
+    """Activations of 2 tables of 4 columns and of the linear part, 2 dense numbers, a label and a weight; out: gradients, a logit, and hidden units."""
+    slice_ = EmulatedSlice(2)
+    report = trained(Synthetic(1, 150), servers, tmp_path, slice_, linear=True)
+    steps = report.staleness.total
+    columns_in, columns_out, units = 2 * 4 + 2 + 2 + 1 + 1, 2 * 4 + 2 + 1, report.idle_units.units
+    assert len(slice_.transfers) == steps > 2
+    assert set(slice_.transfers) == {(128 * columns_in * 4, (128 * columns_out + 2 * units) * 4)}
+
+
+def test_a_run_resumes_on_the_cpu_and_on_other_devices(servers, tmp_path):
+    data, options = Synthetic(3, 150), {"linear": True, "staleness": 2, "partitions_per_epoch": 1}
+    trained(data, servers, tmp_path / "straight", **options)
+    for k, slice_ in enumerate((EmulatedSlice(1), None, EmulatedSlice(1))):
+        settings = config(tmp_path / "moved", engine="cpu" if slice_ is None else "tpu", **options)
+        report = train(data.solution, data.read, settings, read_labels=data.read_labels, slice_=slice_,
+                       make_engine=on_servers(servers, next(NUMBERS)), stop=lambda: True)  # fmt: skip
+        assert (report.epochs, report.finished, bool(report.resumed_from)) == (1, k == 2, bool(k))
+    assert report.ledger.exact
+    assert_same_bits(tmp_path / "moved", tmp_path / "straight")
+    in_slice = train(Synthetic(4, 150).solution, Synthetic(4, 150).read,
+                     config(tmp_path / "moved", engine="tpu", **{**options, "staleness": 1}), slice_=EmulatedSlice(2))  # fmt: skip
+    assert (in_slice.epochs, in_slice.finished) == (1, True), "its tables may go on in the slice"
+
+
+def test_sums_over_devices_are_exact_where_floats_are(tmp_path):
+    """The step of 1, 2 and 4 devices on numbers of few bits: equal bits in every array."""
+    from trainer.model.heads import Head
+    from trainer.model.inputs import TypedInput, lay_out
+    from trainer.run.weights.slice_dense import SliceDense
+    from transforms.types import Dense, DType, Ragged
+
+    options = config(tmp_path, batch_rows=8, dense_optimizer="sgd", dense_learning_rate=0.5, engine="tpu", **EXACT)
+    inputs = [TypedInput("words", Ragged(DType.INT64, 9)), TypedInput("price", Dense(DType.FLOAT32))]
+    layout = lay_out(inputs, options)
+    rng = np.random.default_rng(3)
+    linear, dense, labels = (rng.integers(-4, 5, (8, width)).astype(np.float32) for width in (1, layout.dense_width, 1))
+    found = []
+    for replicas in (1, 2, 4):
+        model = SliceDense(layout, options, Head("regression"), EmulatedSlice(replicas))
+        steps = [
+            model.step(np.zeros((8, 0), np.float32), linear + k, dense, labels[:, 0], np.ones(8, np.float32))
+            for k in range(3)
+        ]
+        found.append([one.tobytes() for one in (*(array for step in steps for array in step), *model.state().values())])
+        assert np.abs(steps[-1][2]).max() > 0
+    assert found[0] == found[1] == found[2]
+
+
+def test_divergence_is_an_error_before_a_checkpoint(servers, tmp_path):
+    with pytest.raises(NonFiniteLoss):
+        trained(Synthetic(2, 500), servers, tmp_path, EmulatedSlice(2), dense_optimizer="sgd", dense_learning_rate=1e30)
+    assert saved(tmp_path) is None
+
+
+def refused(servers, tmp_path, slice_, **options):
+    data = Synthetic(1, 10)
+    settings = config(tmp_path / "run", engine="tpu", **options)
+    with pytest.raises(ConfigError) as caught:
+        train(data.solution, pytest.fail, settings, slice_=slice_, make_engine=on_servers(servers, next(NUMBERS)))
+    assert not (tmp_path / "run").exists()
+    return caught.value
+
+
+def test_what_devices_cannot_divide_or_copy_is_refused_before_data_is_read(servers, tmp_path):
+    assert refused(servers, tmp_path, EmulatedSlice(4), batch_rows=102).allowed == "multiples of 4: 4 devices"
+    moving = refused(servers, tmp_path, EmulatedSlice(2), network="tests.trainer.model.networks:busy")
+    assert "trained variables only" in moving.what
+    assert refused(servers, tmp_path, None).where == "engine"
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_no_trace(tmp_path):
+    """SIGKILL of the process with its servers: the next one loads the rows of the newest checkpoint on new servers."""
+    options = {"engine": "tpu", "servers": 2, "passes": 2, "linear": True, "partitions": 3, "staleness": 2}
+    program = ("tests.trainer.synthetic", json.dumps(options))
+    straight = run_to_the_end(tmp_path / "straight", program)
+    for batches, extra_secs in ((2, 0.0), (9, 1.0)):
+        assert kill_after(tmp_path / "killed", batches, extra_secs, program), "the run ended before it was killed"
+    resumed = run_to_the_end(tmp_path / "killed", program)
+    assert resumed["resumed_from"]
+    assert (resumed["ledger"], resumed["history"]) == (straight["ledger"], straight["history"])
+    assert_same_bits(tmp_path / "killed", tmp_path / "straight")

@@ -1,0 +1,86 @@
+"""The dense part of a model on a TPU slice whose tables are on parameter servers: both papers' accelerators over servers.
+
+Looked-up bags enter the program, and the gradients of the bags leave it: one array each way and replica, see
+:mod:`trainer.model.packed_step`. The dense weights stay on the devices, with a copy on each, and are read for a checkpoint alone. Lookups
+and updates are those of the servers, in the order of :class:`~trainer.run.weights.step_pipeline.StepPipeline`. That is the division of work of
+Persia (Lian et al., KDD 2022, arXiv:2111.05897).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainer.model.idle_units import IdleUnits
+from trainer.model.inputs import InputLayout
+from trainer.model.task_heads import AnyHead
+from trainer.options.config import TrainConfig
+from trainer.run.weights.replica_state import ReplicaState
+from trainer.tables.tpu.slices import TpuSlice
+from transforms.arrays import Array
+
+if TYPE_CHECKING:
+    from trainer.model.dense_model import DenseModel
+
+
+class SliceDense:
+    """See :class:`~trainer.run.weights.dense_step.TrainedDense`: a step is one call of a program on all replicas of ``slice_``.
+
+    ``config.batch_rows`` must be a multiple of the replicas: :func:`~trainer.run.weights.slice_checks.check_slice`.
+    Loads and configures TensorFlow.
+    """
+
+    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead, slice_: TpuSlice) -> None:
+        from trainer.model.dense_step import DensePart
+        from trainer.model.packed_step import PackedStep
+        from trainer.model.tensorflow_settings import prepare_tensorflow
+
+        prepare_tensorflow(config)
+        self._head, self._slice = head, slice_
+        self._dense = DensePart.build(layout, config, head)
+        self._packed = PackedStep.of(self._dense, layout, config.batch_rows // slice_.replicas)
+        self._state = ReplicaState(slice_.strategy, self._dense.read_state())
+        self._run = slice_.dense_program(self._replica_step)
+
+    def _replica_step(self, packed: Any) -> Any:
+        import tensorflow as tf
+
+        context = tf.distribute.get_replica_context()
+        answer, state = self._packed.run(
+            self._state.read(),
+            packed,
+            replicas=self._slice.replicas,
+            total_of=lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value),
+        )
+        self._state.write(state)
+        return answer
+
+    def step(
+        self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
+    ) -> tuple[Array, Array, Array]:
+        """See :meth:`DenseModel.step <trainer.model.dense_model.DenseModel.step>`."""
+        targets = np.asarray(self._head.targets(labels), np.float32)
+        found = self._packed.unpack(self._run(self._packed.pack(activations, linear, dense, targets, weights)))
+        self._dense.model.count_units(found.units_on)
+        return found.logits, found.deep, found.linear
+
+    def host_model(self) -> DenseModel:
+        """See :meth:`TrainedDense.host_model <trainer.run.weights.dense_step.TrainedDense.host_model>`: a copy of the weights of one replica."""
+        self._dense.write_state(self._state.values())
+        return self._dense.model
+
+    @property
+    def idle_units(self) -> IdleUnits | None:
+        """See :attr:`DenseModel.idle_units <trainer.model.dense_model.DenseModel.idle_units>`."""
+        return self._dense.model.idle_units
+
+    def state(self) -> dict[str, Array]:
+        """See :meth:`DenseModel.state <trainer.model.dense_model.DenseModel.state>`."""
+        return self.host_model().state()
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        """See :meth:`DenseModel.load_state <trainer.model.dense_model.DenseModel.load_state>`."""
+        self._dense.model.load_state(state)
+        self._state.assign(self._dense.read_state())
