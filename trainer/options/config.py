@@ -289,8 +289,6 @@ class TrainConfig:
             )
         if self.pruning is not None and self.engine == "tpu":
             _refuse("pruning", "its options", "absent with the tpu engine, whose tables are static")
-        if self.pruning is not None and self.hashed:
-            _refuse("pruning", "its options", "absent beside hashed, whose tables evict rows by age")
 
     @property
     def batches_held(self) -> int:

@@ -6,7 +6,7 @@ its rows, and what a server that is killed goes on with depends on its own memor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -45,16 +45,16 @@ Loads: TypeAlias = Iterator[tuple[int, TableState, LoadedHistory | None]]
 
 
 def server_groups(
-    tables: Sequence[TableSpec], servers: int, plan: PartitionPlan | None, options: PruningOptions
-) -> tuple[RowGroup, ...]:
-    """The groups that the first of some servers has of ``tables``, in the order of messages.
+    tables: Sequence[TableSpec], servers: int, plan: PartitionPlan | None, options: PruningOptions, hashed: Collection[str] = ()
+) -> tuple[RowGroup, ...]:  # fmt: skip
+    """The groups that the first of some servers has of the ``tables`` that are not ``hashed``, in the order of messages.
 
     Raises :class:`~trainer.errors.ConfigError` for a group of which a server with rows would have no place, and for slices and copies of tables.
     """
     order = width_order(tables)
     stacked = [tables[t] for t in order]
     parts = TableParts(stacked, servers, with_stacks(plan, stacked, servers))
-    return groups_on(parts, renumbered(groups_of(tables, options), order), 0)
+    return groups_on(parts, renumbered(groups_of(tables, options, hashed), order), 0)
 
 
 class PrunedServers:
@@ -93,12 +93,12 @@ class PrunedServers:
         self, server: int, state: Mapping[str, TableState], histories: Mapping[int, PrunedHistory], history: LoadedHistory
     ) -> Loads:  # fmt: skip
         parts, sections = self._parts.parts, {t: one.sections().by_rows for t, one in histories.items()}
-        own = [part.own_state(server, state[part.table.name]) for part in parts]
-        none = TableState(np.zeros(0, np.int64), np.zeros((0, 1), np.float32), np.zeros((0, 0), np.float32))
-        important = [part.own_state(server, sections[p][IMPORTANCE]) if p in sections else none
-                     for p, part in enumerate(parts)]  # fmt: skip
         held = self.held[server]
         assert held is not None
+        pruned = sorted(t for group in held.groups for t in group.tables)
+        own = {p: parts[p].own_state(server, state[parts[p].table.name]) for p in pruned}
+        none = TableState(np.zeros(0, np.int64), np.zeros((0, 1), np.float32), np.zeros((0, 0), np.float32))
+        important = {p: parts[p].own_state(server, sections[p][IMPORTANCE]) if p in sections else none for p in pruned}
         for group in held.groups:
             every = [self._spread(server, t, important[t]) for t in group.tables]
             chosen = most_important(
@@ -106,12 +106,14 @@ class PrunedServers:
             )  # fmt: skip
             for t, kept in zip(group.tables, chosen, strict=True):
                 own[t] = kept
-        yield from ((p, one, history) for p, one in enumerate(own))
-        yield from ((len(parts) + p, one, None) for p, one in enumerate(important))
+        yield from ((p, own[p], history) for p in pruned)
+        first = len(parts)
+        yield from ((first + k, important[p], None) for k, p in enumerate(pruned))
         if self._options.reset == "restored":
-            for p, part in enumerate(parts):
+            first += len(pruned)
+            for k, p in enumerate(pruned):
                 if p in sections and LEFT in sections[p]:
-                    yield 2 * len(parts) + p, part.own_state(server, sections[p][LEFT]), None
+                    yield first + k, parts[p].own_state(server, sections[p][LEFT]), None
 
     def _spread(self, server: int, t: int, important: TableState) -> Array:
         """The importance of all rows of a table on a server."""
