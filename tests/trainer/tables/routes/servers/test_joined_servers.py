@@ -22,7 +22,7 @@ from trainer.errors import BadBatch
 from trainer.options.combinations import Setup
 from trainer.options.pruning import PruningOptions
 from trainer.run.weights.saved_tables import saved_states, state_arrays
-from trainer.servers.client_updates import Greeting
+from trainer.servers.client_updates import Greeting, Mode
 from trainer.tables import Adagrad, Adam, FeatureSpec, IdBatch, TableSpec
 from trainer.tables.routes.exchange import OneHost
 from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
@@ -115,25 +115,45 @@ def test_one_server_has_the_bits_of_one_process_and_goes_on_there_and_here():
         assert_same_tables(served.state(), here.state())
 
 
-def test_as_many_servers_as_hosts_have_their_rows():
+def test_two_hosts_have_the_bits_of_two_clients_of_two_servers():
     """Rows of hashed tables are on the host, and on the server, of their remainder."""
+
+    def train(made, rank: int) -> list[bytes]:
+        seen = []
+        for seed in range(12):
+            batch = batch_of(10 * seed + rank)
+            seen.append(made.lookup(batch).tobytes())
+            made.apply_gradients(batch, gradients_of(batch, made.width, (seed, rank)))
+        return seen
 
     def work(exchange):
         made = ShardedTables(FEATURES, seed=SEED, exchange=exchange, threads=1, **KINDS)
-        for seed in range(12):
-            batch = batch_of(10 * seed + exchange.rank)
-            made.lookup(batch)
-            made.apply_gradients(batch, gradients_of(batch, made.width, seed))
-        return made.state(), made.hashed_counts
+        return train(made, exchange.rank), made.state(), made.hashed_counts
 
     found = on_hosts(2, work)
     for name, limits in LIMITS.items():
-        for rank, (states, counts) in enumerate(found):
+        for rank, (_, states, counts) in enumerate(found):
             assert set(states[name].rows % 2) <= {rank}
             assert len(states[name].rows) == counts[name].stored <= limits.capacity // 2
-    for name in ("place", "item"):
-        assert sum(len(states[name].rows) for states, _ in found)
-        assert all(len(states[name].sections.by_rows["importance"].rows) for states, _ in found)
+    attempt = next(ATTEMPTS)
+    with thread_servers(2) as servers, ThreadPoolExecutor(2) as pool:
+        greetings = [Greeting(attempt=attempt, client=k, clients=2, mode=Mode.SUMMED) for k in range(2)]
+        made = [
+            PsEngine(FEATURES, seed=SEED, servers=[one.connect(own) for one in servers], threads=1, **KINDS)
+            for own in greetings
+        ]
+        assert list(pool.map(train, made, range(2))) == [seen for seen, _, _ in found]
+        state = made[0].state()
+        for name, one in state.items():
+            of_hosts = [states[name] for _, states, _ in found]
+            rows = np.concatenate([own.rows for own in of_hosts])
+            order = np.argsort(rows)
+            assert rows[order].tobytes() == one.rows.tobytes()
+            for array in ("weights", "slots"):
+                joined = np.concatenate([getattr(own, array) for own in of_hosts])[order]
+                assert joined.tobytes() == getattr(one, array).tobytes()
+        for own in made:
+            own.close()
 
 
 @pytest.mark.parametrize("count_after", [1, 3])
