@@ -37,10 +37,13 @@ KINDS = {
     "plain": {},
     "hashed": {"hashed": HASHED},
     "pruned": {"pruning": {"budget": 0.5, "round_steps": 3}},
+    "mixed": {"hashed": {"overlap": HASHED["overlap"]}, "pruning": {"budget": 0.5, "round_steps": 3}},
     "hot": {"hot_rows": 20},
 }
 #: The model of hashed tables, with ids in tables that have all their rows.
 BOUNDED = MODELS.replace("2**62", "500").replace("2**63 - 1", "300")
+#: The model of each kind of rows, if not the bounded one; some tables of a mixed one are hashed, and others pruned.
+MODELS_OF = {"hashed": MODELS, "mixed": MODELS.replace("2**63 - 1", "300")}
 
 
 def setups() -> Iterator[Any]:
@@ -70,7 +73,8 @@ def setups_of(kind: str, hosts: int) -> Iterator[Setup]:
     """The allowed setups of a kind of rows and a number of hosts."""
     names = ("servers", "workers", "plan", "towers", "least_servers")
     for values in itertools.product((False, True), repeat=len(names)):
-        kinds = {"hashed": kind == "hashed", "pruned": kind == "pruned", "hot": kind == "hot"}
+        options = KINDS[kind]
+        kinds = {"hashed": "hashed" in options, "pruned": "pruning" in options, "hot": "hot_rows" in options}
         one = Setup(hosts=hosts, **kinds, **dict(zip(names, values, strict=True)))
         is_whole = (one.servers or not (one.workers or one.least_servers)) and (one.hosts > 1 or not one.towers)
         if is_whole and refusal_of(one) is None:
@@ -87,7 +91,7 @@ def described(kind: str, setup: Setup) -> str:
 def command(cli, small_log, tmp_path, kind):
     """The command line, with a model of the kind of rows, and its options in ``options.json``."""
     models = tmp_path / "models.py"
-    models.write_text(MODELS if kind == "hashed" else BOUNDED, encoding="utf-8")
+    models.write_text(MODELS_OF.get(kind, BOUNDED), encoding="utf-8")
     cli("table", "add", "log", small_log, "--time-column", "time")
     cli("model", "submit", models, "--table", "log")
     cli.options = tmp_path / "options.json"

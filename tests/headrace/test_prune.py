@@ -48,6 +48,15 @@ def test_the_report_as_json(cli, run):
         assert table["curve"] == sorted(table["curve"])
 
 
+def test_hashed_tables_are_not_in_the_report(cli, tmp_path):
+    data = Synthetic(2, 60)
+    options = {"pruning": {"budget": 0.25, "round_steps": 5}, "hashed": {"user": {"capacity": 20}}, "linear": True}
+    train(data.solution, data.read, config(tmp_path, deep=True, **options))
+    found = cli("prune", "report", tmp_path, "--json").json
+    assert [one["name"] for one in found["tables"]] == ["words", "linear words"]
+    assert found["rounds"] == found["steps"] // 5
+
+
 def test_a_budget_above_what_occurs_is_said(cli, tmp_path):
     """The rows that occur all have places: a report that calls them kept would read as if pruning had lost nothing."""
     data = Synthetic(2, 60)

@@ -258,8 +258,6 @@ class TrainConfig:
         for name in ("deterministic", "count_events", "deep", "linear", "dense_bias", "batch_rows_per_host"):
             if not isinstance(getattr(self, name), bool):
                 _refuse(name, getattr(self, name), "true or false")
-        if self.pruning is not None and self.hashed:
-            _refuse("pruning", "its options", "absent beside hashed, whose tables evict rows by age")
         if self.stop_passes_early not in (None, True, False):
             _refuse("stop_passes_early", self.stop_passes_early, "true, false or absent")
         if not (self.deep or self.linear):

@@ -103,7 +103,9 @@ def _given(tables: Sequence[SharingTable], given: Sequence[GroupOptions]) -> lis
         for name in group.tables:
             if name not in position:
                 raise ConfigError(
-                    "pruning.groups must name tables of the model", value=name, allowed=", ".join(position)
+                    "pruning.groups must name tables of the model that are not hashed",
+                    value=name,
+                    allowed=", ".join(position),
                 )
             if name in seen:
                 raise ConfigError(
@@ -120,7 +122,7 @@ def _given(tables: Sequence[SharingTable], given: Sequence[GroupOptions]) -> lis
                               value=f"{len(kinds)} kinds of tables", allowed="1")  # fmt: skip
         found.append(own)
     if missing := [name for name in position if name not in seen]:
-        raise ConfigError("pruning.groups must name every table", where="pruning.groups", value=f"without {', '.join(missing[:4])}",
+        raise ConfigError("pruning.groups must name every table that is not hashed", where="pruning.groups", value=f"without {', '.join(missing[:4])}",
                           allowed=", ".join(position))  # fmt: skip
     return found
 

@@ -27,10 +27,9 @@ from trainer.tables.optimizers import slot_width
 from trainer.tables.routes.servers.frames import draw_generation
 from trainer.tables.routes.servers.row_messages import RowGradients, RowNumbers
 from trainer.tables.routes.servers.table_documents import HeldTables, read_held_tables
-from trainer.tables.stores.dense.dense_store import DenseStore, one_event
-from trainer.tables.stores.hashed.store import HashedStore
+from trainer.tables.stores.dense.dense_store import one_event
+from trainer.tables.stores.open_store import RowKinds, open_store
 from trainer.tables.stores.pruned.saved_parts import SavedPart
-from trainer.tables.stores.pruned.store import PrunedStore
 from trainer.tables.stores.row_store import HeldStore
 from transforms.arrays import Array
 from transforms.errors import DataError, HeadraceError
@@ -146,15 +145,13 @@ class HeldRows:
     @property
     def has_history(self) -> tuple[bool, ...]:
         """Which parts have a history: hashed and pruned ones."""
-        is_pruned = self._held is not None and self._held.pruning is not None
+        is_pruned = self._held is not None and self._held.pruning is not None  # all that are not hashed then
         return tuple(is_pruned or one for one in self.is_hashed)
 
     @property
     def most_rows(self) -> int:
         """The rows that all parts may have."""
-        if self._held is not None and self._held.pruning is not None:
-            return sum(one.rows for one in self._held.pruning.groups)
-        return 0 if self._held is None else sum(one.most_rows for one in self._held.tables)
+        return 0 if self._held is None else self._held.most_rows
 
     @property
     def is_hashed(self) -> tuple[bool, ...]:
@@ -221,43 +218,21 @@ class HeldRows:
         memory = PrivateMemory() if self._folder is None else SharedMemory(self._folder)
         tables = [one.table for one in held.tables]
         log = UndoLog(memory, _APPLIED + MOST_CLIENTS, held.digest)
-        origins = [one.origin for one in held.tables]
-        if held.pruning is not None:
-            self._engine = PrunedStore(
-                tables,
-                held.pruning.options,
-                groups=held.pruning.groups,
-                seed=held.seed,
-                threads=self._threads,
-                origins=origins,
-                answers=_ANSWERS,
-                memory=memory,
-                undo_log=log,
-            )
-        elif held.limits:
-            self._engine = HashedStore(
-                tables,
-                held.limits,
-                seed=held.seed,
-                threads=self._threads,
-                origins=origins,
-                answers=_ANSWERS,
-                memory=memory,
-                undo_log=log,
-            )
-        else:
-            self._engine = DenseStore(
-                tables,
-                seed=held.seed,
-                threads=self._threads,
-                origins=origins,
-                answers=_ANSWERS,
-                memory=memory,
-                undo_log=log,
-            )
+        pruning = held.pruning
+        kinds = RowKinds(held.limits) if pruning is None else RowKinds(held.limits, pruning.options, pruning.groups)
+        self._engine = open_store(
+            tables,
+            kinds,
+            seed=held.seed,
+            threads=self._threads,
+            origins=[one.origin for one in held.tables],
+            answers=_ANSWERS,
+            memory=memory,
+            undo_log=log,
+        )
         self._held = held
         self._digests = MadeUpdates(memory)
-        is_whole = held.pruning is not None
+        is_whole = pruning is not None
         self.changed = ChangedSince([0 if is_whole or one.limits is not None else one.most_rows for one in held.tables])
 
     def _begin_generation(self, generation: int | None = None) -> None:

@@ -41,11 +41,15 @@ def pruned_space(pruning: HeldPruning, held: HeldTables) -> dict[str, int]:
     return rooms
 
 
+def space_by_table(held: HeldTables) -> dict[str, int]:
+    """The bytes of each table of any kind, by its name."""
+    rooms = {one.table.name: table_space(one) for one in held.tables}
+    return rooms if held.pruning is None else rooms | pruned_space(held.pruning, held)
+
+
 def check_room(folder: Path, held: HeldTables) -> None:
     """Raise :class:`~trainer.errors.MemoryFull` for tables for which the memory folder has no space, before it is filled."""
-    rooms = {one.table.name: table_space(one) for one in held.tables}
-    if held.pruning is not None:
-        rooms = pruned_space(held.pruning, held)
+    rooms = space_by_table(held)
     needed_bytes, free = sum(rooms.values()), free_bytes(folder)
     if free is None or needed_bytes <= free:
         return

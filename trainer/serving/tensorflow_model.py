@@ -7,7 +7,7 @@ which training refuses, predicts NaN.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ import tensorflow as tf
 from trainer.errors import ConfigError
 from trainer.model.heads import Head
 from trainer.model.inputs import InputLayout
+from trainer.model.unbounded_tables import hashed_tables
 from trainer.options.config import TrainConfig
 from trainer.serving.deltas.calibration_arrays import calibration_arrays, calibration_name
 from trainer.serving.deltas.chain import Position
@@ -106,8 +107,9 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
 
 def _served_model(trained: Trained, dense: tuple[str, ...]) -> ServedModel:
     weights = trained.weights
+    hashed = hashed_tables(weights.layout.features, trained.config)
     tables = [
-        ServedTable(kind, _served_spec(trained.config, spec))
+        ServedTable(kind, _served_spec(trained.config, spec, hashed))
         for kind, engine in (("embedding", weights.engine), ("linear", weights.linear))
         for spec in (() if engine is None else engine.tables)
     ]
@@ -115,9 +117,9 @@ def _served_model(trained: Trained, dense: tuple[str, ...]) -> ServedModel:
     return ServedModel(position, trained.config.seed, tuple(tables), dense)
 
 
-def _served_spec(config: TrainConfig, spec: TableSpec) -> TableSpec:
-    """A table as it is served: of a pruned one, a row that is removed is read as zeros from then on."""
-    return spec if config.pruning is None else replace(spec, initializer=Constant(0.0))
+def _served_spec(config: TrainConfig, spec: TableSpec, hashed: Collection[str]) -> TableSpec:
+    """A table as it is served: of a pruned one, a row that is removed is read as zeros from then on; of a hashed one, with its initial values."""
+    return spec if config.pruning is None or spec.name in hashed else replace(spec, initializer=Constant(0.0))
 
 
 def _features_of(engine: EmbeddingEngine | None) -> tuple[FeatureSpec, ...]:

@@ -17,6 +17,7 @@ from trainer.options.pruning import PruningOptions
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
 from trainer.run.loop import train
 from trainer.serving.trained import load_trained
+from trainer.tables import IdBatch
 from trainer.tables.routes.pruned_engine import PrunedEngine
 
 tf = pytest.importorskip("tensorflow")
@@ -57,6 +58,40 @@ def test_a_run_moves_to_servers_and_back(tmp_path):
             if once(make_engine):
                 break
     assert equal_arrays(saved(tmp_path / "run"), saved(tmp_path / "alone"))
+
+
+def test_a_run_with_hashed_tables_moves_to_a_server_and_back(tmp_path):
+    """Both kinds are in one store there, and in one for each part of the model here."""
+    data = Synthetic(4, 200)
+    options = {"pruning": PRUNING, "hashed": {"user": {"capacity": 40}}, "linear": True, "batch_rows": 50}
+    train(data.solution, data.read, config(tmp_path / "alone", **options))
+    run, numbers = config(tmp_path / "run", **options), count(1)
+    with thread_servers(1) as servers:
+        for make_engine in cycle([None, lambda *given: on_servers(servers, next(numbers))(*given)]):
+            if train(data.solution, data.read, run, stop=lambda: True, make_engine=make_engine).finished:
+                break
+    one, other = saved(tmp_path / "run"), saved(tmp_path / "alone")
+    assert equal_arrays(one, other)
+    sections = {tuple(name.split("/")[1:]) for name in one.arrays if name.startswith("history/")}
+    assert {("embedding", "ages", "user"), ("linear", "ages", "user"), ("embedding", "pruning", "words")} <= sections
+    assert not {("embedding", "pruning", "user"), ("embedding", "ages", "words")} & sections
+    trained = load_trained(str(tmp_path / "alone"))
+    engine = trained.weights.engine
+    assert engine is not None
+    kept = {name: state.rows.tolist() for name, state in engine.state().items()}
+    assert len(kept["user"]) == 40
+    first = trained.evaluate(data.solution, data.read)
+    assert trained.evaluate(data.solution, data.read) == first
+    assert {name: state.rows.tolist() for name, state in engine.state().items()} == kept
+    words = next(one for one in engine.features if one.table.name == "words")
+    unseen = np.setdiff1d(np.arange(words.table.vocabulary_size), kept["words"])[:1]
+    found = {}
+    for feature in engine.features:
+        ids = unseen if feature.name == words.name else np.zeros(0, np.int64)
+        found[feature.name] = ids
+    offsets = np.cumsum([0, *map(len, found.values())])
+    batch = IdBatch(np.concatenate([*found.values()]), np.stack([offsets[:-1], offsets[1:]], axis=1))
+    assert not engine.lookup(batch).any(), "a pruned row is read as zeros"
 
 
 def test_with_a_budget_for_all_rows_the_weights_are_those_of_whole_tables(tmp_path):
@@ -102,7 +137,6 @@ def test_a_checkpoint_without_importance_is_torn(tmp_path):
         ({"pruning": {"budjet": 0.5}}, "known one"),
         ({"pruning": []}, "an object"),
         ({"pruning": {}, "engine": "tpu"}, "absent with the tpu engine"),
-        ({"pruning": {}, "hashed": {"a": {"capacity": 5}}}, "absent beside hashed"),
     ],
 )
 def test_bad_options_are_refused(options, problem):

@@ -19,7 +19,7 @@ from trainer.errors import MemoryFull
 from trainer.options.pruning import PruningOptions
 from trainer.planning.row_groups import RowGroup
 from trainer.servers.held_rows import HeldRows
-from trainer.servers.table_space import pruned_space, table_space
+from trainer.servers.table_space import space_by_table, table_space
 from trainer.tables import Adagrad, CpuEngine, FeatureSpec, TableSpec
 from trainer.tables.engine import ChangedRows
 from trainer.tables.kernels.layout import TableOrigin
@@ -44,16 +44,18 @@ def change(rows: HeldRows, first: int, count: int, number: int) -> None:
     rows.update([(0, RowGradients(numbers, np.ones(1, np.float32), np.ones(count * DIM, np.float32)), 0)], number)
 
 
-def test_the_room_of_pruned_tables_is_what_their_memory_takes(tmp_path):
-    """Also of groups of which one has many more places than the others."""
+@pytest.mark.parametrize("limits", [{}, {"1": TableLimits(5_000, admit_after=2)}])
+def test_the_room_of_pruned_tables_is_what_their_memory_takes(tmp_path, limits):
+    """Also of groups of which one has many more places than the others, and beside hashed tables."""
     sizes, groups = [9_000, *[64] * 30], [RowGroup((0,), 8_000), *(RowGroup((k,), 8) for k in range(1, 31))]
     tables = [(table(size, str(k)), TableOrigin(str(k))) for k, size in enumerate(sizes)]
-    pruned = held_tables(tables, 3, None, held_pruning(PruningOptions(0.5), groups))
+    numbered = [one for one in groups if str(one.tables[0]) not in limits]
+    pruned = held_tables(tables, 3, limits, held_pruning(PruningOptions(0.5), numbered))
     rows = HeldRows(tmp_path)
     rows.open(pruned, 1)
     fixed = ("undo", "made_updates", "tables.json")
     taken = sum(one.stat().st_size for one in tmp_path.iterdir() if not one.name.startswith(fixed))
-    needed = sum(pruned_space(pruned.pruning, pruned).values())
+    needed = sum(space_by_table(pruned).values())
     files = len(list(tmp_path.iterdir()))
     assert 0.7 * needed < taken < needed + files * mmap.PAGESIZE
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainer.model.inputs import lay_out
+from trainer.model.unbounded_tables import hashed_tables
 from trainer.options.config import TrainConfig
 from trainer.planning.kept_importance import KeptImportance, kept_importance
 from trainer.run.weights.saved_run import SavedRun, read_newest_run
@@ -23,10 +24,14 @@ class KeptRows:
 
 def kept_rows_of(saved: SavedRun, config: TrainConfig) -> KeptRows:
     """The rows that the tables of a pruned run keep, with the importance of all."""
-    sizes = {one.table.name: one.table.vocabulary_size for one in lay_out(saved.identity.typed_inputs, config).features}
+    features = lay_out(saved.identity.typed_inputs, config).features
+    hashed = hashed_tables(features, config)
+    sizes = {one.table.name: one.table.vocabulary_size for one in features if one.table.name not in hashed}
     found, rounds = [], 0
     for kind in ("embedding", "linear"):
         for name, state in saved_states(saved.arrays, kind).items():
+            if name in hashed:
+                continue
             check_sections(name, state, SECTIONS)
             history = PrunedHistory.read(name, state.sections)
             assert history is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -49,10 +49,10 @@ def joined_ids(ids: IdBatch, config: TrainConfig) -> IdBatch:
 
 def joined_options(layout: InputLayout, config: TrainConfig, head: AnyHead) -> ServedOptions:
     """What the tables of one engine are beside plain ones. Raises :class:`~trainer.errors.ConfigError` for hot rows of no table."""
-    features = joined_features(layout, config, head)
+    features, limits = joined_features(layout, config, head), limits_of(layout, config, head)
     return ServedOptions(
-        _joined_limits(layout, config, head),
-        _joined_pruning(layout, config, head),
+        _joined_limits(limits, config),
+        _joined_pruning(layout, config, head, limits),
         _joined_hot_rows(layout, config, features),
     )
 
@@ -69,7 +69,9 @@ def _joined_hot_rows(layout: InputLayout, config: TrainConfig, features: Sequenc
     return {one.name: found[one.name.removeprefix(LINEAR)] for one in tables_of(features)}
 
 
-def _joined_pruning(layout: InputLayout, config: TrainConfig, head: AnyHead) -> PruningOptions | None:
+def _joined_pruning(
+    layout: InputLayout, config: TrainConfig, head: AnyHead, hashed: Collection[str]
+) -> PruningOptions | None:
     """The options of pruned tables: each part of the model has the groups that it has in an engine of its own."""
     if config.pruning is None:
         return None
@@ -81,13 +83,12 @@ def _joined_pruning(layout: InputLayout, config: TrainConfig, head: AnyHead) -> 
     groups = tuple(
         GroupOptions(tuple(prefix + tables[t].name for t in group.tables), group.rows)
         for prefix, tables in parts
-        for group in groups_of(tables, config.pruning)
+        for group in groups_of(tables, config.pruning, hashed)
     )
     return replace(config.pruning, groups=groups)
 
 
-def _joined_limits(layout: InputLayout, config: TrainConfig, head: AnyHead) -> dict[str, TableLimits]:
-    limits = limits_of(layout, config, head)
+def _joined_limits(limits: Mapping[str, TableLimits], config: TrainConfig) -> dict[str, TableLimits]:
     deep = limits if config.deep else {}
     linear = {LINEAR + name: one for name, one in limits.items()} if config.linear else {}
     return {**deep, **linear}

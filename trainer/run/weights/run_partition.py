@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainer.errors import ConfigError, RunMismatch
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
+from trainer.model.unbounded_tables import hashed_tables
 from trainer.options.config import TrainConfig
 from trainer.planning.plan import PartitionPlan, TablePlan, cyclic_plan
 from trainer.run.weights.one_engine import joined_features, joined_options
@@ -67,11 +68,11 @@ def check_pruned_hosts(
     """
     if config.pruning is None or not layout.features:
         return
-    linear = linear_features(layout, config, head)
+    linear, hashed = linear_features(layout, config, head), hashed_tables(layout.features, config)
     for is_used, features, by in ((config.deep, layout.features, plan), (config.linear, linear, None)):
         if is_used:
             tables = tables_of(features)
-            groups_on(TableParts(tables, hosts, by), groups_of(tables, config.pruning), 0)
+            groups_on(TableParts(tables, hosts, by), groups_of(tables, config.pruning, hashed), 0)
 
 
 def check_pruned_servers(
@@ -79,9 +80,9 @@ def check_pruned_servers(
 ) -> None:
     """As :func:`check_pruned_hosts`, for servers, and a plan of their tables."""
     if config.pruning is not None and layout.features:
-        pruning = joined_options(layout, config, head).pruning
-        assert pruning is not None
-        server_groups(tables_of(joined_features(layout, config, head)), servers, plan, pruning)
+        options, tables = joined_options(layout, config, head), tables_of(joined_features(layout, config, head))
+        assert options.pruning is not None
+        server_groups(tables, servers, plan, options.pruning, options.hashed)
 
 
 def check_stored(plan: PartitionPlan, saved: SavedRun | None) -> None:

@@ -390,10 +390,18 @@ def _engine_of(
 ) -> EmbeddingEngine:
     """The engine of this process; a plan without tables spreads all rows over its cores."""
     seed, held = config.seed, config.batches_held
+    if limits:
+        return ShardedTables(
+            features,
+            seed=seed,
+            exchange=OneHost(),
+            held=held,
+            pruning=config.pruning,
+            hashed=limits,
+            hash_prefix=hash_prefix,
+        )
     if config.pruning is not None:
         return PrunedEngine(features, config.pruning, seed=seed, held=held)
-    if limits:
-        return ShardedTables(features, seed=seed, exchange=OneHost(), held=held, hashed=limits, hash_prefix=hash_prefix)
     if plan is None:
         return CpuEngine(features, seed=seed, held=held)
     return PartitionedEngine(features, seed=seed, cores=plan.cores, plan=plan if plan.tables else None, held=held)

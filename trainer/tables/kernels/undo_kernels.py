@@ -15,7 +15,7 @@ from transforms.kernels.compiled import compiled, inlined
 
 #: The numbers before the items of a block, and before the values of an item.
 HEAD, ITEM_HEAD = 4, 2
-#: The arrays that every log has first.
+#: The arrays that every store has first.
 WEIGHTS, SLOTS, ROW_STATE = range(3)
 #: The positions of the numbers of a block's head.
 _ARRAY, ITEMS, _SIZE, ROOM = range(HEAD)
@@ -64,11 +64,11 @@ def _keep_floats(
 
 @compiled
 def keep_rows(
-    bags: Bags, table_of: Array, tables: TableLayout, values: TableValues, log: Array, floats: Array, at: int
-) -> int:
+    bags: Bags, table_of: Array, tables: TableLayout, values: TableValues, log: Array, floats: Array, at: int, first_array: int
+) -> int:  # fmt: skip
     """Append the weights, slots and states of the rows of a (checked) batch from ``at`` on; returns the end.
 
-    ``floats`` is ``log`` as float32.
+    ``floats`` is ``log`` as float32; ``first_array``: the position of the weights.
     """
     ids, offsets, _ = bags
     weights, slots, row_state = values
@@ -76,11 +76,13 @@ def keep_rows(
         t, first, stop = table_of[f], offsets[f, 0], offsets[f, offsets.shape[1] - 1]
         if first == stop:
             continue
-        at = _keep_floats(ids, first, stop, tables.weight_base[t], tables.dims[t], weights, WEIGHTS, log, floats, at)
+        base, dim = tables.weight_base[t], tables.dims[t]
+        at = _keep_floats(ids, first, stop, base, dim, weights, first_array + WEIGHTS, log, floats, at)
         if tables.slot_dims[t]:
-            at = _keep_floats(ids, first, stop, tables.slot_base[t], tables.slot_dims[t], slots, SLOTS, log, floats, at)
+            base, dim = tables.slot_base[t], tables.slot_dims[t]
+            at = _keep_floats(ids, first, stop, base, dim, slots, first_array + SLOTS, log, floats, at)
         head = at
-        at = begin_block(log, at, ROW_STATE, 1, stop - first)
+        at = begin_block(log, at, first_array + ROW_STATE, 1, stop - first)
         for i in range(first, stop):
             row = tables.row_base[t] + ids[i]
             put_start(log, at, row)

@@ -6,6 +6,8 @@ that is killed before that store, at any instruction, leaves an open log: the ne
 change first, so that the memory is bit for bit that of the transaction's beginning. Attaching costs what the transaction
 changed, whatever the size of the tables. An error inside a transaction undoes it at once.
 
+Several stores in one memory share a log (:meth:`UndoLog.beside_store`), so that one transaction changes all of them.
+
 The log survives the end of the process, not that of the machine: nothing is flushed. Calls come from one thread.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
@@ -32,6 +35,8 @@ _EMPTY, _CLOSED, _OPEN = range(3)
 _LEAST, _MOST = 1 << 12, 1 << 40
 #: The position of the first array beside the weights, slots and states of rows.
 BESIDE = 3
+#: The positions of each store that shares a log.
+_OF_STORE = 32
 
 
 class Found(Enum):
@@ -48,8 +53,69 @@ class Found(Enum):
     EMPTY = "empty"
 
 
+def _do_nothing() -> None:
+    """Of a store that has nothing to do when its tables are whole."""
+
+
+@dataclass(slots=True, eq=False)
+class _OfStore:
+    """What one store has in a log; it does not refer to the log, so that the memory of both ends at once.
+
+    Attributes:
+        first: the position of its first array.
+        arrays: its tables and what is beside them, as numbers of 1 or 4 bytes; none before they are attached.
+        settle: see :class:`UndoLog`.
+    """
+
+    first: int
+    arrays: list[Array] = field(default_factory=list)
+    settle: Callable[[], None] = _do_nothing
+
+
+@dataclass(slots=True, eq=False)
+class _Shared:
+    """What all stores of a log have in common.
+
+    Attributes:
+        memory: has the log.
+        header: see the positions above.
+        words: of the caller.
+        before: the words at the beginning of the transaction.
+        stores: what each store has, in the order of their positions.
+        log: the one of two logs that is in use.
+        floats: this log as float32.
+        found: what the memory had when all tables were attached.
+        is_filling: whether all tables are being replaced.
+    """
+
+    memory: TableMemory
+    header: Array
+    words: Array
+    before: Array
+    stores: list[_OfStore]
+    log: Array = field(default_factory=lambda: np.zeros(0, np.uint32))
+    floats: Array = field(default_factory=lambda: np.zeros(0, np.float32))
+    found: Found = Found.EMPTY
+    is_filling: bool = False
+
+    def array(self, name: str, size: int, dtype: type, *, is_fresh: bool) -> Array:
+        """A flat array of the memory."""
+        return _array(self.memory, name, size, dtype, is_fresh=is_fresh)
+
+    def use(self, which: int, size: int, *, is_fresh: bool, begins: Array | None = None) -> None:
+        """Take one of the two logs, which begins with these numbers; the header names it when it has them."""
+        self.log = self.array(f"undo_{which}", size, np.uint32, is_fresh=is_fresh)
+        if begins is not None:
+            self.log[: len(begins)] = begins
+        self.floats = self.log.view(np.float32)
+        self.header[_SIZES + which] = size
+        self.header[_WHICH] = which
+        if begins is not None:
+            self.array(f"undo_{1 - which}", 1, np.uint32, is_fresh=True)  # the memory of the other log is free
+
+
 class UndoLog:
-    """What the open transaction has overwritten in arrays of the same memory.
+    """What the open transaction has overwritten in arrays of the same memory, as one store sees it.
 
     Args:
         memory: has the log.
@@ -58,88 +124,115 @@ class UndoLog:
 
     Attributes:
         words: int64, the caller's numbers: changed inside a transaction, and undone with it.
-        beside: arrays of the caller, of 1, 4 or 8 bytes an item, that are undone with the tables; set before the tables are attached.
-        found: what the memory had when tables were attached.
-        after_undo: is called when a transaction was undone.
+        beside: arrays of the store, of 1, 4 or 8 bytes an item, that are undone with its tables; set before the tables are attached.
     """
 
     def __init__(self, memory: TableMemory, words: int = 0, identity: str = "") -> None:
-        self._memory = memory
-        self._header = self._array("undo_header", _HEADER + 2 * words, np.int64, is_fresh=False)
-        self.words, self._before = (self._header[_HEADER + k * words : _HEADER + (k + 1) * words] for k in range(2))
-        self.beside: Sequence[Array] = ()
-        self.found = Found.EMPTY
-        self.after_undo: Callable[[], None] = _do_nothing
-        self._arrays: list[Array] = []
-        self._lengths, self._item_numbers = np.zeros(0, np.int64), [1]
-        self._is_filling = False
+        header = _array(memory, "undo_header", _HEADER + 2 * words, np.int64, is_fresh=False)
+        self.words, before = (header[_HEADER + k * words : _HEADER + (k + 1) * words] for k in range(2))
+        self._shared = _Shared(memory, header, self.words, before, [])
+        self._begin_store()
         digest = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:7], "little")
-        if int(self._header[_IDENTITY]) != digest:
-            self._header[:] = 0
-            self._header[_IDENTITY] = digest
-        state, which, used = (int(self._header[k]) for k in (_STATE, _WHICH, _USED))
+        if int(header[_IDENTITY]) != digest:
+            header[:] = 0
+            header[_IDENTITY] = digest
+        state, which, used = (int(header[k]) for k in (_STATE, _WHICH, _USED))
         if state not in (_EMPTY, _CLOSED, _OPEN) or which not in (0, 1):
             raise _damaged("header", (state, which))
-        size = int(self._header[_SIZES + which])
+        size = int(header[_SIZES + which])
         if not 0 <= used <= size <= _MOST:
             raise _damaged("header", (used, size))
-        self._use(which, size or _LEAST, is_fresh=not size)
+        self._shared.use(which, size or _LEAST, is_fresh=not size)
 
-    def _array(self, name: str, size: int, dtype: type, *, is_fresh: bool) -> Array:
-        return self._memory.array(name, np.zeros(1, np.int64), np.array([size], np.int64), dtype, is_fresh=is_fresh)
+    def _begin_store(self) -> None:
+        stores = self._shared.stores
+        self._own = _OfStore(_OF_STORE * len(stores))
+        stores.append(self._own)
+        self.beside: Sequence[Array] = ()
+        self._item_numbers: list[int] = []
 
-    def _use(self, which: int, size: int, *, is_fresh: bool, begins: Array | None = None) -> None:
-        """Take one of the two logs, which begins with these numbers; the header names it when it has them."""
-        self.log = self._array(f"undo_{which}", size, np.uint32, is_fresh=is_fresh)
-        if begins is not None:
-            self.log[: len(begins)] = begins
-        self._floats = self.log.view(np.float32)
-        self._header[_SIZES + which] = size
-        self._header[_WHICH] = which
-        if begins is not None:
-            self._array(f"undo_{1 - which}", 1, np.uint32, is_fresh=True)  # the memory of the other log is free
+    @property
+    def settle(self) -> Callable[[], None]:
+        """Is called when all tables are whole: after they were attached, and after an undo."""
+        return self._own.settle
+
+    @settle.setter
+    def settle(self, settle: Callable[[], None]) -> None:
+        self._own.settle = settle
+
+    def beside_store(self) -> UndoLog:
+        """The log of a further store in the same memory, with the same transactions; before any tables are attached."""
+        found = UndoLog.__new__(UndoLog)
+        found.words, found._shared = self.words, self._shared
+        found._begin_store()
+        return found
+
+    @property
+    def log(self) -> Array:
+        """The numbers that are kept, uint32."""
+        return self._shared.log
+
+    @property
+    def found(self) -> Found:
+        """What the memory had when all tables were attached."""
+        return self._shared.found
 
     @property
     def is_open(self) -> bool:
         """Whether there is a transaction."""
-        return bool(self._header[_STATE] == _OPEN)
+        return bool(self._shared.header[_STATE] == _OPEN)
 
     @property
     def is_filling(self) -> bool:
         """Whether all tables are being replaced."""
-        return self._is_filling
+        return self._shared.is_filling
 
     @property
     def is_empty(self) -> bool:
         """Whether the memory has no whole tables: those that are attached must be fresh."""
-        return bool(self._header[_STATE] == _EMPTY)
+        return bool(self._shared.header[_STATE] == _EMPTY)
 
     @property
     def has_begun(self) -> bool:
         """Whether the open transaction has kept anything."""
-        return bool(self._header[_USED])
+        return bool(self._shared.header[_USED])
 
     @property
     def nbytes(self) -> int:
         """The bytes of the log's memory."""
-        return int(self._header.nbytes + self.log.nbytes)
+        return int(self._shared.header.nbytes + self.log.nbytes)
 
     def attach(self, values: TableValues) -> None:
-        """Take these tables, and :attr:`beside`, from now on; undo the transaction that was open when its process ended.
+        """Take these tables, and :attr:`beside`, from now on; with those of the last store, undo the transaction that was open when its process ended.
 
         Raises :class:`DamagedMemory` for a log that this class has not written;
         nothing is changed then.
         """
         arrays = [*values, *self.beside]
-        self._arrays = [one if one.itemsize == 1 else one.view(np.uint32) for one in arrays]
-        self._lengths = np.array([len(one) for one in self._arrays], np.int64)
+        assert len(arrays) <= _OF_STORE
+        self._own.arrays = [one if one.itemsize == 1 else one.view(np.uint32) for one in arrays]
         self._item_numbers = [max(one.itemsize // 4, 1) for one in arrays]
-        if self._is_filling:
+        shared = self._shared
+        if shared.is_filling or not all(one.arrays for one in shared.stores):
             return
-        self.found = Found.EMPTY if self.is_empty else Found.UNDONE if self.is_open else Found.WHOLE
+        shared.found = Found.EMPTY if self.is_empty else Found.UNDONE if self.is_open else Found.WHOLE
         if self.is_open:
             self.undo()
-        self._header[_STATE] = _CLOSED
+            return
+        shared.header[_STATE] = _CLOSED
+        self._settle()
+
+    def _settle(self) -> None:
+        for one in self._shared.stores:
+            one.settle()
+
+    def _every_array(self) -> list[Array]:
+        """The arrays of all stores by their positions."""
+        stores = self._shared.stores
+        found = [np.zeros(0, np.uint32)] * (_OF_STORE * len(stores))
+        for one in stores:
+            found[one.first : one.first + len(one.arrays)] = one.arrays
+        return found
 
     @contextmanager
     def transaction(self) -> Iterator[Array]:
@@ -152,15 +245,15 @@ class UndoLog:
             return
         if self.is_empty:
             raise ConfigError("tables must be loaded before they change", next_step="load a state again")
-        self._before[:] = self.words
-        self._header[_USED] = 0
-        self._header[_STATE] = _OPEN
+        self._shared.before[:] = self.words
+        self._shared.header[_USED] = 0
+        self._shared.header[_STATE] = _OPEN
         try:
             yield self.words
         except BaseException:
             self.undo()
             raise
-        self._header[_STATE] = _CLOSED
+        self._shared.header[_STATE] = _CLOSED
 
     @contextmanager
     def filling(self) -> Iterator[None]:
@@ -170,62 +263,66 @@ class UndoLog:
         """
         if self.is_open:
             raise ConfigError("tables must be loaded outside a transaction")
-        if self._is_filling:
+        if self._shared.is_filling:
             yield
             return
-        self._header[_STATE] = _EMPTY
-        self._is_filling = True
+        self._shared.header[_STATE] = _EMPTY
+        self._shared.is_filling = True
         try:
             yield
         finally:
-            self._is_filling = False
-        self._header[_STATE] = _CLOSED
-        self.found = Found.WHOLE
+            self._shared.is_filling = False
+        self._shared.header[_STATE] = _CLOSED
+        self._shared.found = Found.WHOLE
 
     def keep_rows(self, bags: Bags, table_of: Array, tables: TableLayout, values: TableValues) -> None:
         """Append the weights, slots and states of the rows of a checked batch, whose features have the tables ``table_of``."""
         counts = bags.offsets[:, -1] - bags.offsets[:, 0]
         widths = tables.dims[table_of] + tables.slot_dims[table_of] + 3 * kernels.ITEM_HEAD + 1
         at = self.reserve(int((counts * widths).sum()) + 3 * kernels.HEAD * len(counts))
-        self.append_to(kernels.keep_rows(bags, table_of, tables, values, self.log, self._floats, at))
+        self.append_to(
+            kernels.keep_rows(bags, table_of, tables, values, self.log, self._shared.floats, at, self._own.first)
+        )
 
     def keep(self, array: int, starts: Array, size: int = 1) -> None:
         """Append ``size`` items of an array of :attr:`beside`, which begin at :data:`BESIDE`, from each of ``starts`` on."""
         numbers = self._item_numbers[array]
         at = self.reserve(kernels.HEAD + len(starts) * (kernels.ITEM_HEAD + numbers * size))
-        source = self._arrays[array]
-        self.append_to(kernels.keep_items(array, starts * numbers, size * numbers, source, self.log, at))
+        source = self._own.arrays[array]
+        number = self._own.first + array
+        self.append_to(kernels.keep_items(number, starts * numbers, size * numbers, source, self.log, at))
 
     def reserve(self, numbers: int) -> int:
         """Make space for so many numbers; returns where they begin in ``log``."""
-        used = int(self._header[_USED])
+        used = int(self._shared.header[_USED])
         if used + numbers > len(self.log):
-            which = 1 - int(self._header[_WHICH])
-            self._use(which, (used + numbers) * 5 // 4, is_fresh=True, begins=self.log[:used])
+            which = 1 - int(self._shared.header[_WHICH])
+            self._shared.use(which, (used + numbers) * 5 // 4, is_fresh=True, begins=self.log[:used])
         return used
 
     def append_to(self, end: int) -> None:
         """Make what was written to ``log`` up to ``end`` a part of it."""
-        self._header[_USED] = end
+        self._shared.header[_USED] = end
 
     def undo(self) -> None:
         """Write back what the open transaction has overwritten, and end it. Raises :class:`DamagedMemory`; nothing is changed then."""
-        used = int(self._header[_USED])
+        used, arrays = int(self._shared.header[_USED]), self._every_array()
+        lengths = np.array([len(one) for one in arrays], np.int64)
         blocks, at = [], 0
         while at < used:
             blocks.append(at)
-            at = int(kernels.next_block(self.log, at, used, self._lengths))
+            at = int(kernels.next_block(self.log, at, used, lengths))
             if at < 0:
                 raise _damaged("block", blocks[-1])
         for at in reversed(blocks):
-            kernels.restore_block(self.log, at, self._arrays[int(self.log[at])])
-        self.words[:] = self._before
-        self._header[_STATE] = _CLOSED
-        self.after_undo()
+            kernels.restore_block(self.log, at, arrays[int(self.log[at])])
+        self.words[:] = self._shared.before
+        self._shared.header[_STATE] = _CLOSED
+        self._settle()
 
 
-def _do_nothing() -> None:
-    """Of a caller that has nothing to do after an undo."""
+def _array(memory: TableMemory, name: str, size: int, dtype: type, *, is_fresh: bool) -> Array:
+    return memory.array(name, np.zeros(1, np.int64), np.array([size], np.int64), dtype, is_fresh=is_fresh)
 
 
 def _damaged(part: str, value: object) -> DamagedMemory:

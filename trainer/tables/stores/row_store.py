@@ -51,6 +51,9 @@ class RowStore(Protocol):
     def hashed_counts(self) -> Mapping[str, HashedCounts]:
         """What each hashed table has done, by name."""
 
+    def freeze(self) -> None:
+        """Train no more: a row without memory is read as a model that serves reads it."""
+
     def read_rows(self, rows: Array, counts: Array) -> Array:
         """The weights of the rows. Raises :class:`~trainer.errors.BadBatch` for a row outside its table."""
 

@@ -72,7 +72,7 @@ class ShardedTables(BagTables[Asked]):
         threads: of this core; 0 for one a processor.
         buffers: of fixed size for its requests; None: messages are as long as they need to be.
         held: batches between a lookup and its update, for which it keeps what both need.
-        pruning: the most important rows of this core have places, by these options; None: all rows have values.
+        pruning: the most important rows of this core of tables that are not hashed have places, by these options; None: all rows have values.
         hashed: by name the limits of tables of unbounded vocabularies, whose capacities are divided over the cores.
         hash_prefix: of the names of tables, by which ids are hashed; one that they have elsewhere gives the same places.
         store: has the rows of this core; None: one by ``pruning`` and ``hashed``.
@@ -128,6 +128,10 @@ class ShardedTables(BagTables[Asked]):
     def hashed_counts(self) -> Mapping[str, HashedCounts]:
         """What each hashed table has done on this core, by name."""
         return self.store.hashed_counts
+
+    def freeze(self) -> None:
+        """See :class:`BagTables`."""
+        self.store.freeze()
 
     def prepare(self, batch: IdBatch) -> Asked:
         """See :class:`BagTables`."""

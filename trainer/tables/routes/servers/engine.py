@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -82,7 +83,7 @@ class PsEngine(BagTables[ServedBatch]):
         overlaps: whether several lookups may be on their way at once, which hides the delay of a network. One that is on its way when a server is
             killed is sent again, and then sees the updates that were sent after it. Else a lookup has ended before anything else is sent.
         hashed: by name the limits of tables of unbounded vocabularies, whose ids are spread over the servers and whose capacities are divided.
-        pruning: only the most important rows of each server have places there, by these options; None: all rows have memory.
+        pruning: of other tables only the most important rows of each server have places there, by these options; None: all rows have memory.
 
     Raises :class:`ConfigError` for what the ``cpu`` engine refuses, for a plan of other tables or servers, and for pruned tables of which a
     server would have no place; :class:`~trainer.errors.ServerLost`.
@@ -112,7 +113,7 @@ class PsEngine(BagTables[ServedBatch]):
         self._short = max(table.vocabulary_size for own in shards for table, _ in own) <= _MOST_SHORT
         self._pruned: PrunedServers | None = None
         if pruning is not None:
-            groups = renumbered(groups_of(self.tables, pruning), self._order)
+            groups = renumbered(groups_of(self.tables, pruning, self._limits), self._order)
             self._pruned = PrunedServers(self._parts, groups, pruning, seed=seed, team=team)
         prunings = [None] * len(servers) if self._pruned is None else self._pruned.held
         helds = [held_tables(own, seed, self._limits, one) for own, one in zip(shards, prunings, strict=True)]
@@ -296,9 +297,9 @@ class PsEngine(BagTables[ServedBatch]):
 
     def section_names(self, t: int) -> tuple[str, ...]:
         """See :meth:`SavedTables.section_names <trainer.tables.engine.SavedTables.section_names>`."""
-        if self._pruned is not None:
-            return PRUNED_SECTIONS
-        return SECTIONS if self.tables[t].name in self._limits else ()
+        if self.tables[t].name in self._limits:
+            return SECTIONS
+        return () if self._pruned is None else PRUNED_SECTIONS
 
     def no_rows(self, t: int) -> TableState:
         """The state of a table without rows, with the sections by rows that it has on servers, as a host that saves none of them writes it."""
@@ -321,32 +322,31 @@ class PsEngine(BagTables[ServedBatch]):
         The rows of a hashed table without sections count as used at one step. Rows for which a server has no place are evicted, those of the
         oldest last use first, and counted; of those of pruned tables the most important ones stay.
         """
-        if self._pruned is not None:
-            loads = self._pruned.loads(state)
-            self._of_each(lambda server: self._servers[server].load(loads(server)))
-            return
         known = {name: SavedHistory.read(name, state[name], self.server_count) for name in self._limits}
+        loads = None if self._pruned is None else self._pruned.loads(state)
 
         def load(server: int) -> None:
-            self._servers[server].load(
+            own = (
                 self._loaded(server, p, state[part.table.name], known.get(part.table.name))
                 for p, part in enumerate(self._parts.parts)
+                if loads is None or part.table.name in known
             )
+            self._servers[server].load(own if loads is None else chain(own, loads(server)))
 
         self._of_each(load)
 
     @property
     def whole_tables(self) -> tuple[tuple[str, ...], ...]:
         """The names of hashed and pruned tables, which a move copies as wholes: those that share places together."""
-        if self._pruned is not None:
-            return self._pruned.names
-        return tuple((one.name,) for one in self.tables if one.name in self._limits)
+        hashed = tuple((one.name,) for one in self.tables if one.name in self._limits)
+        return hashed if self._pruned is None else (*hashed, *self._pruned.names)
 
     def load_whole(self, states: Mapping[str, TableState]) -> None:
         """Load tables of a member of :attr:`whole_tables` on all servers, inside a load that has begun there; as :meth:`load` does."""
-        if self._pruned is None:
-            for name, state in states.items():
-                self._load_hashed(name, state)
+        hashed = [name for name in states if name in self._limits]
+        for name in hashed:
+            self._load_hashed(name, states[name])
+        if hashed or self._pruned is None:
             return
         loads = self._pruned.loads(states)
 

@@ -6,7 +6,7 @@ its rows, and what a server that is killed goes on with depends on its own memor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -45,16 +45,16 @@ Loads: TypeAlias = Iterator[tuple[int, TableState, LoadedHistory | None]]
 
 
 def server_groups(
-    tables: Sequence[TableSpec], servers: int, plan: PartitionPlan | None, options: PruningOptions
-) -> tuple[RowGroup, ...]:
-    """The groups that the first of some servers has of ``tables``, in the order of messages.
+    tables: Sequence[TableSpec], servers: int, plan: PartitionPlan | None, options: PruningOptions, hashed: Collection[str] = ()
+) -> tuple[RowGroup, ...]:  # fmt: skip
+    """The groups that the first of some servers has of the ``tables`` that are not ``hashed``, in the order of messages.
 
     Raises :class:`~trainer.errors.ConfigError` for a group of which a server with rows would have no place, and for slices and copies of tables.
     """
     order = width_order(tables)
     stacked = [tables[t] for t in order]
     parts = TableParts(stacked, servers, with_stacks(plan, stacked, servers))
-    return groups_on(parts, renumbered(groups_of(tables, options), order), 0)
+    return groups_on(parts, renumbered(groups_of(tables, options, hashed), order), 0)
 
 
 class PrunedServers:
@@ -95,16 +95,12 @@ class PrunedServers:
         self, server: int, state: Mapping[str, TableState], histories: Mapping[int, PrunedHistory], history: LoadedHistory
     ) -> Loads:  # fmt: skip
         parts, sections = self._parts.parts, {t: one.sections().by_rows for t, one in histories.items()}
-        own = {
-            p: part.own_state(server, state[part.table.name])
-            for p, part in enumerate(parts)
-            if part.table.name in state
-        }
-        none = TableState(np.zeros(0, np.int64), np.zeros((0, 1), np.float32), np.zeros((0, 0), np.float32))
-        important = [part.own_state(server, sections[p][IMPORTANCE]) if p in sections else none
-                     for p, part in enumerate(parts)]  # fmt: skip
         held = self.held[server]
         assert held is not None
+        pruned = sorted(t for group in held.groups for t in group.tables)
+        own = {p: parts[p].own_state(server, state[name]) for p in pruned if (name := parts[p].table.name) in state}
+        none = TableState(np.zeros(0, np.int64), np.zeros((0, 1), np.float32), np.zeros((0, 0), np.float32))
+        important = {p: parts[p].own_state(server, sections[p][IMPORTANCE]) if p in sections else none for p in own}
         for group in held.groups:
             if not own.keys() & group.tables:
                 continue
@@ -114,12 +110,14 @@ class PrunedServers:
             )  # fmt: skip
             for t, kept in zip(group.tables, chosen, strict=True):
                 own[t] = kept
+        first = len(parts)
         yield from ((p, one, history) for p, one in own.items())
-        yield from ((len(parts) + p, important[p], None) for p in own)
+        yield from ((first + k, important[p], None) for k, p in enumerate(pruned) if p in own)
         if self._options.reset == "restored":
-            for p, part in enumerate(parts):
+            first += len(pruned)
+            for k, p in enumerate(pruned):
                 if p in sections and LEFT in sections[p]:
-                    yield 2 * len(parts) + p, part.own_state(server, sections[p][LEFT]), None
+                    yield first + k, parts[p].own_state(server, sections[p][LEFT]), None
 
     def _spread(self, server: int, t: int, important: TableState) -> Array:
         """The importance of all rows of a table on a server."""

@@ -70,7 +70,7 @@ class HeldPruning:
 
     Attributes:
         options: how rows are chosen; without a budget and groups.
-        groups: of all tables, by position, with the places that they have on this server.
+        groups: of the tables that are not hashed, by their positions among all, with the places that they have on this server.
     """
 
     options: PruningOptions
@@ -84,7 +84,7 @@ class HeldTables:
     Attributes:
         seed: of their initial values.
         tables: the parts.
-        pruning: only the most important rows of the tables have places; None: there are others.
+        pruning: only the most important rows of the tables that are not hashed have places; None: all of their rows.
     """
 
     seed: int
@@ -102,7 +102,17 @@ class HeldTables:
     @cached_property  # requests to read and load ask for them
     def saved_parts(self) -> tuple[SavedPart, ...]:
         """What is saved and loaded of them, in its order: the parts, then what pruned ones have beside their rows."""
-        return saved_parts([one.table for one in self.tables], None if self.pruning is None else self.pruning.options)
+        numbered = [t for t, one in enumerate(self.tables) if one.limits is None]
+        options = None if self.pruning is None else self.pruning.options
+        return saved_parts([one.table for one in self.tables], options, numbered)
+
+    @property
+    def most_rows(self) -> int:
+        """The rows that all of them may have."""
+        if self.pruning is None:
+            return sum(one.most_rows for one in self.tables)
+        by_id = sum(one.most_rows for one in self.tables if one.limits is not None)
+        return by_id + sum(one.rows for one in self.pruning.groups)
 
     @property
     def limits(self) -> dict[str, TableLimits]:
@@ -175,13 +185,16 @@ def _read_pruning(document: object, held: Sequence[HeldTable]) -> HeldPruning:
         options = PruningOptions.read(found["options"])
     except ConfigError as error:
         raise DataError(error.what, where=where, value=error.value, allowed=error.allowed) from None
-    if any(one.limits is not None for one in held) or options.groups or not isinstance(found["groups"], list):
-        raise DataError("pruned tables of a server must have groups, and not be hashed", where=where)
+    if options.groups or not isinstance(found["groups"], list):
+        raise DataError("pruned tables of a server must have groups beside the options", where=where)
     groups = tuple(_read_group(one, held, where) for one in found["groups"])
     members = [t for one in groups for t in one.tables]
-    if sorted(members) != list(range(len(held))):
-        raise DataError("each table of a server must be in one group", where=where, value=str(members)[:80])
-    if sum(one.table.vocabulary_size for one in held) > _MOST_PRUNED_ROWS:
+    numbered = [t for t, one in enumerate(held) if one.limits is None]
+    if not numbered or sorted(members) != numbered:
+        raise DataError(
+            "each table of a server that is not hashed must be in one group", where=where, value=str(members)[:80]
+        )
+    if sum(held[t].table.vocabulary_size for t in numbered) > _MOST_PRUNED_ROWS:
         raise DataError(
             "pruned tables of a server must have fewer rows", where=where, allowed=f"{_MOST_PRUNED_ROWS} together"
         )

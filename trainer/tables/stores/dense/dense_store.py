@@ -134,6 +134,9 @@ class DenseStore:
             snapshot.put_aside(bags, table_of)
             yield
 
+    def freeze(self) -> None:
+        """See :class:`~trainer.tables.stores.row_store.RowStore`: all rows have memory."""
+
     def read_rows(self, rows: Array, counts: Array) -> Array:
         """The current weights of ``rows`` (int64), of which each table has ``counts``; float32, one row after the other.
 

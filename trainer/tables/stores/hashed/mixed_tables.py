@@ -88,11 +88,10 @@ class MixedTables:
                                      is_fresh=self.undo_log.is_empty, prefix=hash_prefix)  # fmt: skip
         except MemoryError as error:
             raise does_not_fit(stored, machine_bytes()) from error
-        self.undo_log.after_undo = self._index.settle
+        self.undo_log.settle = self._index.settle
         memory = DenseMemory(self._memory, [one.name in places for one in stored])
         self._rows = DenseStore(stored, seed=seed, threads=threads, memory=memory,
                                  origins=origins, undo_log=self.undo_log)  # fmt: skip
-        self._index.settle()
         self._dims, self._slot_dims = self._rows.layout.dims, self._rows.layout.slot_dims
         self._answers = OutputPool(spare=0.25, kept=answers)
         self._loaded = np.zeros(len(options), np.int64)

@@ -33,6 +33,9 @@ class HashedStore(MixedTables):
     needs_lookups = False
     _snapshot: MixedSnapshot | None = None
 
+    def freeze(self) -> None:
+        """See :class:`~trainer.tables.stores.row_store.RowStore`: an id without a row has its initial values anyway."""
+
     def section_names(self, t: int) -> tuple[str, ...]:
         """See :class:`~trainer.tables.stores.row_store.RowStore`."""
         return SECTIONS if self.is_hashed(t) else ()

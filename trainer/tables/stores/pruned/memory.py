@@ -58,10 +58,13 @@ class PrunedMemory:
 
         return UndoneArray(values, keep)
 
-    def attach(self, values: TableValues) -> None:
-        """Undo these values, and all arrays, with the log from now on; what a killed process has begun is undone now."""
+    def attach(self, values: TableValues, settle: Callable[[], None]) -> None:
+        """Undo these values, and all arrays, with the log from now on; what a killed process has begun is undone first.
+
+        ``settle``: is called when all are whole, also after each later undo.
+        """
         if self.undo_log is not None:
-            self.undo_log.beside = self._arrays
+            self.undo_log.beside, self.undo_log.settle = self._arrays, settle
             self.undo_log.attach(values)
 
     def transaction(self) -> AbstractContextManager[object]:

@@ -7,7 +7,7 @@ place, too, by lookups times the norm of their gradient. Now and then a round gi
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -38,10 +38,20 @@ from transforms.arrays import Array
 _STEP, _ROUNDS = range(2)
 
 
-def groups_of(tables: Sequence[TableSpec], options: PruningOptions) -> tuple[RowGroup, ...]:
-    """The groups of tables. Raises :class:`ConfigError` for groups and budgets that do not fit."""
-    sharing = [SharingTable(one.name, one.vocabulary_size, one.dim, one.optimizer) for one in tables]
-    return row_groups(sharing, options.budget, options.groups)
+def groups_of(
+    tables: Sequence[TableSpec], options: PruningOptions, hashed: Collection[str] = ()
+) -> tuple[RowGroup, ...]:
+    """The groups of the tables that are not ``hashed``, by their positions among all.
+
+    Raises :class:`ConfigError` for groups and budgets that do not fit, and for hashed tables alone.
+    """
+    own = [t for t, one in enumerate(tables) if one.name not in hashed]
+    if not own:
+        raise ConfigError("a run with pruning must have a table that is not hashed", where="pruning, hashed of --config",
+                          value=", ".join(one.name for one in tables)[:200], next_step="leave pruning out of --config")  # fmt: skip
+    sharing = [SharingTable(tables[t].name, tables[t].vocabulary_size, tables[t].dim, tables[t].optimizer) for t in own]
+    found = row_groups(sharing, options.budget, options.groups)
+    return tuple(RowGroup(tuple(own[k] for k in one.tables), one.rows) for one in found)
 
 
 class PrunedRows:
@@ -95,8 +105,7 @@ class PrunedRows:
         except MemoryError as error:
             raise does_not_fit(self.tables, machine_bytes()) from error
         self.counts = PruningCounts()
-        self.memory.attach(self.places.values)
-        self._check()
+        self.memory.attach(self.places.values, self._check)
 
     def _check(self) -> None:
         """Raise :class:`DamagedMemory` for places and numbers that this class has not written."""
@@ -122,11 +131,11 @@ class PrunedRows:
     def clear(self) -> None:
         """Take the places of all rows, and set their importance to 0."""
         self.places.allocate(is_fresh=True)
-        self.memory.attach(self.places.values)
         self.addresses.clear()
         self.starts.clear()
         self.importance.clear()
         self._numbers.values[:] = 0
+        self.memory.attach(self.places.values, self._check)
         self.counts = PruningCounts()
 
     def place_new(self, t: int, ids: Array) -> None:

@@ -30,13 +30,15 @@ class SavedPart:
     slot_dim: int
 
 
-def saved_parts(tables: Sequence[TableSpec], options: PruningOptions | None) -> tuple[SavedPart, ...]:
-    """The parts in their order: one for each table, then the sections of each that are by rows; none of these without ``options``."""
+def saved_parts(
+    tables: Sequence[TableSpec], options: PruningOptions | None, pruned: Sequence[int]
+) -> tuple[SavedPart, ...]:
+    """The parts in their order: one for each table, then the sections by rows of each of the ``pruned`` ones; none of these without ``options``."""
     found = [_part(t, table, "") for t, table in enumerate(tables)]
     if options is not None:
-        found += [SavedPart(t, IMPORTANCE, table.vocabulary_size, 1, 0) for t, table in enumerate(tables)]
+        found += [SavedPart(t, IMPORTANCE, tables[t].vocabulary_size, 1, 0) for t in pruned]
         if options.reset == "restored":
-            found += [_part(t, table, LEFT) for t, table in enumerate(tables)]
+            found += [_part(t, tables[t], LEFT) for t in pruned]
     return tuple(found)
 
 

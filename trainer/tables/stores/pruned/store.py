@@ -75,7 +75,12 @@ class PrunedStore(PrunedRows):
         self._notes = RowUpdates(of_features, by_row, team)
         self._lookups = kernels.lookups_of(addresses, self._table_of, of_features.sequence)
         self._answers = OutputPool(spare=0.25, kept=answers)
-        self.saved_parts: tuple[SavedPart, ...] = saved_parts(whole, options)
+        self._is_frozen = False
+        self.saved_parts: tuple[SavedPart, ...] = saved_parts(whole, options, range(len(whole)))
+
+    def freeze(self) -> None:
+        """See :class:`~trainer.tables.stores.row_store.RowStore`: all rows without a place are read as zeros from now on."""
+        self._is_frozen = True
 
     def read_rows(self, rows: Array, counts: Array) -> Array:
         """See :class:`~trainer.tables.stores.row_store.RowStore`: zeros of a row without a place.
@@ -87,7 +92,7 @@ class PrunedStore(PrunedRows):
         out = self._answers.take(int((counts * self._dims).sum()))
         read_weights(bags, self.places.layout, self.places.values, out)
         free = self.addresses.free_rows.copy()
-        if missing.any() and free.any():
+        if missing.any() and free.any() and not self._is_frozen:
             of, zero_rows = self.addresses.group_of, self.addresses.zero_row
             kernels.read_initial(batch.ids, batch.offsets, bags.ids, zero_rows, of, free, self.starts.layout, out)
         zeros = int(missing.sum()) - int(self.addresses.free_rows.sum() - free.sum())

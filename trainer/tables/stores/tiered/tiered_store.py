@@ -90,6 +90,9 @@ class TieredStore:
         rows, _, counts = self._placement.placed()
         return dict(zip((one.name for one in self.tables), np.split(rows, np.cumsum(counts)[:-1]), strict=True))
 
+    def freeze(self) -> None:
+        """See :class:`~trainer.tables.stores.row_store.RowStore`: all rows have memory."""
+
     def read_rows(self, rows: Array, counts: Array) -> Array:
         """See :class:`~trainer.tables.stores.row_store.RowStore`."""
         check_batch(one_event(rows, counts), self._features)

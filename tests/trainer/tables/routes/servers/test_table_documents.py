@@ -163,6 +163,24 @@ def test_the_pruning_of_a_document_is_refused(changes):
         read_held_tables(document)
 
 
+def test_the_groups_of_a_document_have_all_tables_that_are_not_hashed():
+    tables = [(one_table(name=name), TableOrigin(name)) for name in ("one", "two", "three")]
+
+    def document(*groups):
+        limits = {"two": TableLimits(5)}
+        return held_tables(tables, 3, limits, held_pruning(PruningOptions(), groups))
+
+    mixed = document(RowGroup((0, 2), 3))
+    found = read_held_tables(json.loads(json.dumps(mixed.to_document())))
+    assert found == mixed
+    assert found.most_rows == 5 + 3
+    parts = [(one.table, one.section) for one in found.saved_parts]
+    assert parts == [(0, ""), (1, ""), (2, ""), (0, "importance"), (2, "importance")]
+    for groups in ((RowGroup((0,), 3),), (RowGroup((0, 1, 2), 3),), (RowGroup((0,), 3), RowGroup((1, 2), 3)), ()):
+        with pytest.raises(DataError, match="must be in one group"):
+            read_held_tables(document(*groups).to_document())
+
+
 def test_tables_of_several_kinds_are_in_several_groups():
     tables = [(one_table(name=name, dim=dim), TableOrigin(name)) for name, dim in (("one", 4), ("two", 5))]
     document = held_tables(tables, 3, None, held_pruning(PruningOptions(), [RowGroup((0, 1), 3)])).to_document()
@@ -256,12 +274,13 @@ def test_tables_whose_sizes_wrap_around_are_refused(count):
         read_held_tables(document)
 
 
-@pytest.mark.parametrize("is_pruned", [False, True])
-def test_a_mutated_document_is_one_error_or_tables_that_can_be_held(is_pruned):
+@pytest.mark.parametrize("kind", ["hashed", "pruned", "mixed"])
+def test_a_mutated_document_is_one_error_or_tables_that_can_be_held(kind):
     """Whatever is read can be opened, or is refused: rows are read and updated without a crash."""
-    limits, pruning = {"1": TableLimits(5, 2), "4": TableLimits(9)}, None
-    if is_pruned:
-        limits, pruning = {}, held_pruning(PruningOptions(0.5), [RowGroup((k,), 5 + k) for k in range(len(OPTIMIZERS))])
+    limits, pruning = {} if kind == "pruned" else {"1": TableLimits(5, 2), "4": TableLimits(9)}, None
+    if kind != "hashed":
+        groups = [RowGroup((k,), 5 + k) for k in range(len(OPTIMIZERS)) if str(k) not in limits]
+        pruning = held_pruning(PruningOptions(0.5), groups)
     whole = held_tables(
         [(TableSpec(str(k), 10 + k, 4, one, "sum", INITIALIZERS[k % 5]), TableOrigin(str(k))) for k, one in enumerate(OPTIMIZERS)], 3,
         limits, pruning,

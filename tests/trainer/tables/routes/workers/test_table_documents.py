@@ -59,11 +59,7 @@ def worker_tables(draw):
         draw(st.integers(0, 65)),
         WireSettings(draw(st.sampled_from(IDS)), draw(st.sampled_from(VALUES))),
         hashed,
-        None
-        if hashed
-        else draw(
-            st.sampled_from([None, PruningOptions(0.25, metric="gradient", groups=(GroupOptions(("table 0",), 3),))])
-        ),
+        draw(st.sampled_from([None, PruningOptions(0.25, metric="gradient", groups=(GroupOptions(("table 0",), 3),))])),
     )
 
 
@@ -161,7 +157,6 @@ def test_combinations_that_training_refuses_are_refused_with_the_same_words():
     copied = dataclasses.replace(plan, tables=(dataclasses.replace(first, is_replicated=True), *rest))
     wrong = [
         (WorkerTables(FEATURES, 3, plan, hashed=limits), "hashed tables must be placed without a plan"),
-        (WorkerTables(FEATURES, 3, hashed=limits, pruning=PruningOptions(0.5)), "hashed tables or pruned ones"),
         (WorkerTables(FEATURES, 3, copied, pruning=PruningOptions(0.5)), "pruned tables must be placed by rows"),
     ]
     for one, words in wrong:
@@ -169,6 +164,7 @@ def test_combinations_that_training_refuses_are_refused_with_the_same_words():
             WorkerTables.read(one.to_document())
         assert words in raised.value.value
     WorkerTables.read(WorkerTables(FEATURES, 3, copied).to_document())
+    WorkerTables.read(WorkerTables(FEATURES, 3, hashed=limits, pruning=PruningOptions(0.5)).to_document())
     WorkerTables.read(WorkerTables(FEATURES, 3, plan, pruning=PruningOptions(0.5)).to_document())
 
 

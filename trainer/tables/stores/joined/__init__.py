@@ -1,0 +1,1 @@
+"""Several stores of rows as one."""
