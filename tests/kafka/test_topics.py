@@ -16,9 +16,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from pipelines.kafka.location import parse_topic
+from pipelines.kafka.topic import BatchLimits, OffsetGone, Topic
 from tests.kafka.install import ROOT
 from tests.support.called_commands import call
+from tests.support.processes import wait_until
 from warehouse import Warehouse, WarehouseConfig
+from warehouse.kafka.offsets import Bounds
 from warehouse.tables.followed import topic_offsets
 from warehouse.tables.manifests import current_fragments, get_table, table_manifests
 from warehouse.tables.raw import read_raw
@@ -116,6 +120,45 @@ def test_messages_that_kafka_deleted_before_they_were_read(
     done = call(capsys, "table", "add", "log", broker.place("expired"), "--accept-lost")
     assert (done["rows"], done["lost"]) == (6, [{"partition": 0, "first": 10, "next": 14}])
     assert sorted(rows(home)["id"].to_pylist()) == [*range(10), *range(14, 20)]
+
+
+def test_a_message_that_is_deleted_while_the_topic_is_read(broker: Broker) -> None:
+    broker.create("gone", 1)
+    broker.produce("gone", events(range(10)))
+    broker.delete_records("gone", 0, 4)
+    topic = Topic(parse_topic(broker.place("gone")), {})
+    try:
+        for _ in range(2):
+            topic.seek({0: 0})
+            with pytest.raises(OffsetGone):
+                topic.read(BatchLimits(100, 1 << 20), {0: 10})
+        topic.seek({0: 4})
+        assert topic.read(BatchLimits(100, 1 << 20), {0: 10}).messages[0].offsets == [4, 5, 6, 7, 8, 9]
+        assert topic.look().bounds == {0: Bounds(4, 10)}
+    finally:
+        topic.close()
+
+
+def test_compacted_messages_are_gaps_and_no_loss(broker: Broker, home: str, capsys: pytest.CaptureFixture[str]) -> None:
+    quick = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
+    broker.create("compacted", 1, quick)
+    for number in range(8):
+        broker.produce("compacted", events([number]))  # each with the same key
+        time.sleep(0.3)
+    topic = Topic(parse_topic(broker.place("compacted")), {})
+
+    def held() -> list[int]:
+        topic.seek({0: 0})
+        (read,) = topic.read(BatchLimits(100, 1 << 20), {0: 8}).messages
+        return list(read.offsets)
+
+    try:
+        wait_until(lambda: len(held()) < 8, "the topic is compacted", {"broker": broker.process})
+    finally:
+        topic.close()
+    done = call(capsys, "table", "add", "log", broker.place("compacted"))
+    assert (done["lost"], done["lag"], offsets(home)) == ([], 0, {0: 8})
+    assert 7 in rows(home)["kafka_offset"].to_pylist()
 
 
 def test_a_topic_that_was_made_again_is_another_one(
@@ -236,6 +279,7 @@ def test_each_message_is_in_the_table_once_though_the_import_is_killed(broker: B
     assert {partition: sorted(seen) for partition, seen in of_partition.items()} == {
         partition: list(range(end)) for partition, end in ends.items()
     }
+    print(f"{written} messages, {kills} kills, {sum(ends.values())} offsets in the newest version")
     assert kills >= 3
     with Warehouse.open(WarehouseConfig(home)) as warehouse:
         _check_every_version(warehouse)
