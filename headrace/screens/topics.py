@@ -44,7 +44,7 @@ class TopicScreen:
         fed = self.fed
         lines = [self.line(), *schema_lines(fed.schema_changes)]
         lines += [f"rejected, with offset and reason: {path} in the home" for path in fed.rejects[:4]]
-        lines += fed.notes
+        lines += [*fed.notes, *fed.advice]
         if not fed.recompute:
             return "\n".join(lines)
         return Group("\n".join(lines), *recompute_table(fed.recompute, dry_run=False))

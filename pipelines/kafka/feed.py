@@ -82,6 +82,7 @@ class Fed:
         schema_changes: columns that are new or of a wider type.
         rejects: the reject files.
         notes: remarks for the user.
+        advice: remarks on the table as it is now, which hold for many batches.
     """
 
     table: str
@@ -99,9 +100,10 @@ class Fed:
     schema_changes: tuple[SchemaChange, ...] = ()
     rejects: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
     def joined(self, later: Fed) -> Fed:
-        """This and a later batch as one; ``recompute`` is that of the later one."""
+        """This and a later batch as one; ``recompute`` and ``advice`` are those of the later one."""
         first = {one.partition: one.first for one in (*later.ranges, *self.ranges)}
         ends = {one.partition: one.next for one in (*self.ranges, *later.ranges)}
         return replace(
@@ -262,7 +264,7 @@ class Feed:
         return Fed(
             self.name, str(self.location), before, done.version, read.count, rows.rows, rows.rejected, empty, ranges,
             recompute=done.recompute, schema_changes=done.schema_changes, rejects=rejects,
-            notes=(*unsure, *self._notes(rows), *done.notes),
+            notes=(*unsure, *self._notes(rows)), advice=done.notes,
         )  # fmt: skip
 
     def _nothing(self, known: KnownTopic) -> Fed:

@@ -95,6 +95,19 @@ class Broker:
             producer.produce(topic, json.dumps(value).encode(), partition=partition)
         assert producer.flush(_ANSWER_SECS) == 0
         producer.commit_transaction(_ANSWER_SECS) if commits else producer.abort_transaction(_ANSWER_SECS)
+        # The answer comes before the marker is in the topic.
+        wait_until(
+            lambda: self._has_no_open_transaction(topic, partition), "the marker is written", {"broker": self.process}
+        )
+
+    def _has_no_open_transaction(self, topic: str, partition: int) -> bool:
+        asked = confluent_kafka.TopicPartition(topic, partition)
+        levels = confluent_kafka.IsolationLevel.READ_COMMITTED, confluent_kafka.IsolationLevel.READ_UNCOMMITTED
+        latest = [
+            self.admin.list_offsets({asked: admin.OffsetSpec.latest()}, isolation_level=level)[asked].result(_ANSWER_SECS).offset
+            for level in levels
+        ]  # fmt: skip
+        return bool(latest[0] == latest[1])
 
     def group_offset(self, group: str, topic: str, partition: int) -> int:
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self.address, "group.id": group, "log_level": 0})
