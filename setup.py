@@ -50,6 +50,7 @@ EXTRAS = {
     "beam": ["apache-beam>=2.70", "protobuf>=4.25"],
     "delta": ["deltalake>=1.6"],
     "iceberg": ["pyiceberg>=0.12,<0.13"],
+    "kafka": ["confluent-kafka>=2.6"],
     "dataflow": ["apache-beam[gcp]>=2.70", *GCS, "packaging>=22", "protobuf>=4.25"],
     "train": ["keras>=3.8", "protobuf>=4.25", "tensorflow>=2.19"],
     "tft": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from headrace.cli.lakes import LakeCommand, add_lake
 from headrace.cli.options.beam import Runner, split_beam_options
 from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
 from headrace.cli.options.text_files import keep_schema
+from headrace.cli.topics import SharedOptions, TopicCommand, add_topic
 from headrace.terminal.output import emit
 from headrace.terminal.progress import progress_bar
 from transforms.errors import DataError, InputError
@@ -46,11 +48,16 @@ def add(
         typer.Argument(
             help="Folder, or gs://, s3:// or az:// location, of date=YYYY-MM-DD/hour=HH/*.parquet files, also ds=, dt= or "
             "year=/month=/day=; other name=value folders are columns. The files stay where they are. Or the folder of a Delta or "
-            "Iceberg table, or iceberg://CATALOG/NAMESPACE.TABLE, whose rows are copied."
+            "Iceberg table, or iceberg://CATALOG/NAMESPACE.TABLE, whose rows are copied. Or kafka://host:port/topic, whose messages "
+            "are read."
         ),
     ],
     time_column: Annotated[
-        str, typer.Option(help="The column of the event time. Default for a lake: its only timestamp column.")
+        str,
+        typer.Option(
+            help="The column of the event time. Default for a lake: its only timestamp column; for a topic: that of the schema, "
+            "or an inferred one. kafka_time: the time that Kafka has for each message."
+        ),
     ] = "",
     move: Annotated[
         bool, typer.Option("--move", help="Set this folder as the new place of the table's files.")
@@ -63,7 +70,9 @@ def add(
     time_unit: Annotated[
         str, typer.Option(help="Lakes: the unit of an integer time column since 1970: s, ms, us or ns.")
     ] = "",
-    partition_by: Annotated[str, typer.Option(help="Lakes: partitions by hour or day. Default: day.")] = "",
+    partition_by: Annotated[
+        str, typer.Option(help="Lakes and topics: partitions by hour or day. Default: day; of a topic by its times.")
+    ] = "",
     key: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,20 +87,75 @@ def add(
             help="Lakes: this version of a Delta table, or snapshot of an Iceberg table. Default: the newest."
         ),
     ] = "",
-    follow: Annotated[bool, typer.Option("--follow", help="Lakes: go on and bring each new version.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Lakes and topics: go on and bring each new version, or all new messages.")
+    ] = False,
     every: Annotated[
-        str, typer.Option(help="Lakes: with --follow, the wait between looks at the log. Default: 60s.")
+        str,
+        typer.Option(
+            help="With --follow: lakes, the wait between looks at the log, default 60s; topics, the time that a batch collects "
+            "messages, default 10s."
+        ),
+    ] = "",
+    schema: Annotated[
+        str,
+        typer.Option(
+            help="Topics: the schema file (JSON) of the messages. Default: inferred from the first ones, then that of the table."
+        ),
+    ] = "",
+    start: Annotated[
+        str, typer.Option("--from", help="Topics: where a new table begins, earliest or latest. Default: earliest.")
+    ] = "",
+    client_config: Annotated[
+        str,
+        typer.Option(
+            help="Topics: a file of client properties (key=value), such as security.protocol and sasl.password, by librdkafka's "
+            "names. Its values are not printed or stored."
+        ),
+    ] = "",
+    batch_messages: Annotated[
+        int, typer.Option(help="Topics: the most messages of a batch, which is a version. Default: 100000.")
+    ] = 0,
+    batch_bytes: Annotated[str, typer.Option(help="Topics: the most bytes of a batch. Default: 64MiB.")] = "",
+    max_reject_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Topics: fail when more than this share of a batch is rejected. Default: 0.05.", show_default=False
+        ),
+    ] = None,
+    accept_lost: Annotated[
+        bool,
+        typer.Option("--accept-lost", help="Topics: go on after messages that Kafka deleted before they were read."),
+    ] = False,
+    commit_group: Annotated[
+        str,
+        typer.Option(help="Topics: also set the offsets of this consumer group, for monitors. They are never read."),
     ] = "",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Register a folder of hive-partitioned Parquet, or a Delta or Iceberg table. Run it again to bring what is new."""
+    """Register a folder of hive-partitioned Parquet, a Delta or Iceberg table, or a topic of Kafka. Run it again to bring what is new."""
+    from pipelines.kafka.location import is_topic
     from warehouse.lakes.open_lake import is_lake
     from warehouse.tables.manifests import find_table
 
     lake = LakeCommand(
         time_column, time_unit, partition_by, tuple(key or ()), lake_version, follow, every, invalid_text
     )
+    topic = TopicCommand(
+        schema, start, client_config, batch_messages, batch_bytes, max_reject_share, accept_lost, commit_group
+    )
+    if is_topic(folder):
+        others = {"--time-unit": time_unit, "--key": key, "--lake-version": lake_version, "--move": move,
+                  "--outside-times": outside_times != "keep", "--invalid-text": invalid_text != "refuse"}  # fmt: skip
+        _refuse_others(others, "a topic of Kafka", folder)
+        shared = SharedOptions(time_column, partition_by, follow, every)
+        with open_warehouse(home, creates=True) as warehouse:
+            add_topic(warehouse, name, folder, topic, shared, as_json=as_json)
+        return
+    if topic.given:
+        raise InputError("this option needs a topic of Kafka", where=topic.given, value=folder, allowed="kafka://host:port/topic",
+                         next_step="check the location, or leave the option out")  # fmt: skip
     with open_warehouse(home, creates=True) as warehouse:
         place = _resolved(warehouse, folder)
         if is_lake(warehouse.storage, place):
@@ -110,6 +174,13 @@ def add(
         if known is not None and not move:
             _check_root(warehouse, known, folder)
         emit(register(warehouse, name, folder, time_column, invalid_text, outside_times), as_json=as_json)
+
+
+def _refuse_others(options: Mapping[str, object], what: str, place: str) -> None:
+    """Raise :class:`InputError` for the first given option that this place does not have."""
+    given = next((option for option, value in options.items() if value), "")
+    if given:
+        raise InputError(f"this option must go without {what}", where=given, value=place, next_step="leave it out")
 
 
 def register(
@@ -332,7 +403,7 @@ def show(
 ) -> None:
     """Show a table's columns and partitions."""
     from headrace.screens.tables import PartitionRow, TableScreen
-    from warehouse.tables.followed import followed_lake
+    from warehouse.tables.followed import followed_lake, followed_topic, topic_offsets
     from warehouse.tables.history import schema_at
     from warehouse.tables.manifests import get_table, table_manifests
 
@@ -340,7 +411,8 @@ def show(
         table = get_table(connection, name)
         columns = schema_at(connection, name, table_version) if table_version else table.columns
         manifests = table_manifests(connection, name, at_version=table_version or None)
-        lake = followed_lake(connection, name)
+        lake, topic = followed_lake(connection, name), followed_topic(connection, name)
+        offsets = topic_offsets(connection, name, table_version or None)
     screen = TableScreen(
         name=table.name,
         version=table_version or table.version,
@@ -360,6 +432,8 @@ def show(
             for part in manifests
         ),
         lake="" if lake is None else f"{lake.location}, version {lake.version}",
+        topic="" if topic is None else topic.location,
+        offsets=offsets,
     )
     emit(screen, as_json=as_json)
 

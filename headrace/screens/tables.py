@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from warehouse.tables.readable_types import UnreadableColumn
 
 _PLACES_SHOWN = 4
+#: The most partitions of a topic in the text; the JSON has all.
+_MOST_OFFSETS = 16
 #: The most partitions in the text, the first half and the last; the JSON has all.
 _MOST_PARTITIONS = 24
 _TYPE_WIDTH = 60
@@ -175,12 +177,15 @@ class TableScreen:
     columns: tuple[ColumnRow, ...]
     partitions: tuple[PartitionRow, ...]
     lake: str = ""
+    topic: str = ""
+    offsets: Mapping[int, int] = field(default_factory=dict)
 
     def render(self) -> RenderableType:
         """Facts, columns, partitions."""
         head = facts(
             (("table", self.name), ("version", str(self.version)), ("folder", self.root),
-             ("time column", self.time_column or "-"), *([("follows", self.lake)] if self.lake else []))
+             ("time column", self.time_column or "-"), *([("follows", self.lake)] if self.lake else []),
+             *([("fed by", self.topic), ("next offsets", _offsets_text(self.offsets))] if self.topic else []))
         )  # fmt: skip
         columns = grid(
             ("column", "type*"),
@@ -202,6 +207,13 @@ class TableScreen:
         more = [f"{many(left_out, 'partition')} in the middle not shown: --json lists all"] if left_out else []
         unread = [f"no model can read {c.name}: {c.unreadable}" for c in self.columns if c.unreadable]
         return Group(head, "", columns, "", *([*unread, ""] if unread else []), partitions, *more)
+
+
+def _offsets_text(offsets: Mapping[int, int]) -> str:
+    """``0: 42, 1: 40``: the offset after the last message, by partition of the topic."""
+    shown = [f"{partition}: {offset}" for partition, offset in offsets.items()][:_MOST_OFFSETS]
+    more = len(offsets) - len(shown)
+    return ", ".join(shown) + (f" and {count_text(more)} more: --json lists all" if more else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,18 +52,18 @@ class Reject:
             object.__setattr__(self, "last_line", self.line + self.raw.count(b"\n"))
         object.__setattr__(self, "raw", self.raw[:RAW_BYTES])
 
-    def sentence(self, file: str) -> str:
-        """The reject in one line, for an error."""
+    def sentence(self, file: str, place: str = "line") -> str:
+        """The reject in one line, for an error; ``place``: what its number counts."""
         column = f", column {self.column}" if self.column else ""
         got = "" if self.value is None else f", got {self.value[:_SHOWN_CHARACTERS]!r}"
         expected = f", expected {self.expected}" if self.expected else ""
-        return f"{file}, line {self.line}{column}: {self.what}{got}{expected}"
+        return f"{file}, {place} {self.line}{column}: {self.what}{got}{expected}"
 
-    def to_json(self, file: str) -> str:
+    def to_json(self, file: str, place: str = "line") -> str:
         """The line of the reject file. Bytes that are not UTF-8 appear as ``\\xNN``; long rows are cut."""
         reason = {"what": self.what, "column": self.column, "value": self.value, "expected": self.expected}
         raw = printable(self.raw)
-        lines = {"line": self.line} | ({"last_line": self.last_line} if self.last_line else {})
+        lines = {place: self.line} | ({"last_line": self.last_line} if self.last_line else {})
         return json.dumps({"file": file, **lines, "reason": reason, "raw": raw}, ensure_ascii=False)
 
 
@@ -97,10 +97,10 @@ class RejectFile:
                 write_atomic(Path(self._path), lambda file: shutil.copyfileobj(self._spool, file))
 
 
-def rejects_document(rejects: Iterable[Reject], file: str) -> bytes:
-    """The content of a reject file, in line order."""
+def rejects_document(rejects: Iterable[Reject], file: str, place: str = "line") -> bytes:
+    """The content of a reject file, in line order; ``place``: what the rejects' numbers count."""
     ordered = sorted(rejects, key=lambda reject: (reject.line, reject.column))
-    return "".join(reject.to_json(file) + "\n" for reject in ordered).encode("utf-8", "backslashreplace")
+    return "".join(reject.to_json(file, place) + "\n" for reject in ordered).encode("utf-8", "backslashreplace")
 
 
 def count_reasons(rejects: Iterable[Reject]) -> dict[str, int]:

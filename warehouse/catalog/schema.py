@@ -227,6 +227,36 @@ lake_files = Table(
     Column("parts", JSON, nullable=False),
 )
 
+#: The tables that a Kafka topic feeds. A row may be there before its table: with the newest messages as the start, its first offsets
+#: are kept before the first message is read.
+kafka_topics = Table(
+    "kafka_topics",
+    metadata,
+    Column("table_name", _NAME, primary_key=True),
+    Column("brokers", Text, nullable=False),
+    Column("topic", Text, nullable=False),
+    Column(
+        "topic_id", Text, nullable=False
+    ),  # the identity that Kafka gave the topic when it was created; empty if unknown
+    Column("start", _string(8), nullable=False),
+    Column("schema", JSON(none_as_null=True)),  # how messages become rows; null before the first ones
+    _one_of("start", "earliest", "latest"),
+)
+
+#: The offsets of the messages in each version of a table that a topic feeds: from ``first_offset`` up to, but not with, ``next_offset``.
+#: A partition of the topic without a row at a version is where its newest row before leaves it. Version 0: the start.
+kafka_offsets = Table(
+    "kafka_offsets",
+    metadata,
+    Column("table_name", _NAME, primary_key=True),
+    Column("table_version", Integer, primary_key=True, autoincrement=False),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("first_offset", BigInteger, nullable=False),
+    Column("next_offset", BigInteger, nullable=False),
+    _not_negative("table_version", "partition", "first_offset"),
+    _check("order", "next_offset >= first_offset"),
+)
+
 clients = Table(
     "clients",
     metadata,

@@ -201,7 +201,8 @@ def _forget_data(connection: Connection, table: str) -> None:
     mine = select(manifests.id).where(manifests.table_name == table)
     connection.execute(delete(members).where(members.c.manifest.in_(mine)))
     connection.execute(delete(schema.manifests).where(manifests.table_name == table))
-    for of_table in (schema.files, schema.lakes, schema.lake_files, schema.lake_parts):
+    lakes, topics = (schema.lakes, schema.lake_files, schema.lake_parts), (schema.kafka_topics, schema.kafka_offsets)
+    for of_table in (schema.files, *lakes, *topics):
         connection.execute(delete(of_table).where(of_table.c.table_name == table))
     made = select(changes.id).where(changes.table_name == table)
     connection.execute(delete(schema.overlays).where(schema.overlays.c.change.in_(made)))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, insert, select, update
 
 from warehouse.catalog import schema
 from warehouse.errors import MissingFile
@@ -162,6 +162,27 @@ def add_files(
     ]  # fmt: skip
     if listed:
         connection.execute(insert(schema.files), listed)
+
+
+def create_table(
+    connection: Connection, warehouse: Warehouse, table: Table, files: Sequence[NewFile], note: ChangeNote
+) -> Table:
+    """Write the first version of a new table with these files, or the next of one that was dropped, inside the caller's transaction."""
+    of, name, now = schema.tables, table.name, warehouse.clock()
+    check_version(connection, name, None, warehouse.catalog.where)
+    before = connection.execute(select(of.c.version).where(of.c.name == name)).scalar()
+    table = replace(table, version=(before or 0) + 1)
+    values = {"root": table.root, "time_column": table.time_column, "columns": columns_document(table.columns),
+              "version": table.version, "registered_at": now, "dropped_at": None}  # fmt: skip
+    if before is None:
+        connection.execute(insert(of).values(name=name, **values))
+    else:
+        connection.execute(update(of).where(of.c.name == name).values(**values))
+    record_change(connection, name, table.version, note, now)
+    require_files(warehouse.storage, [one.file.path for one in files], name)
+    partitions: dict[str, list[Entry]] = {one.partition: [] for one in sorted(files, key=lambda one: one.partition)}
+    add_files(connection, table, files, partitions, table.version)
+    return table
 
 
 def require_files(storage: Storage, paths: Sequence[str], table: str) -> None:

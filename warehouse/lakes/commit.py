@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection
 
-from warehouse.catalog import schema
-from warehouse.changes.publish import Replacement, add_files, apply_new_files, apply_replacements, require_files
+from warehouse.changes.publish import Replacement, apply_new_files, apply_replacements, create_table, require_files
 from warehouse.lakes.edits import Edits
 from warehouse.lakes.origins import Origins, write_origins
 from warehouse.lakes.parts import NewPart
 from warehouse.lakes.state import KnownFile, check_lake, write_files, write_lake, write_parts
 from warehouse.tables.evolution.evolved import EvolvedSchema
 from warehouse.tables.followed import FollowedLake
-from warehouse.tables.manifests import PlacedFragment, columns_document, current_fragments
+from warehouse.tables.manifests import PlacedFragment, current_fragments
 from warehouse.tables.parquet import read_schema
 from warehouse.tables.table import Table
-from warehouse.tables.versions import ChangeNote, Entry, TableChangeKind, check_version, record_change
+from warehouse.tables.versions import ChangeNote, TableChangeKind
 from warehouse.warehouse import Warehouse
 
 _NO_EDITS = Edits((), (), (), 0, 0)
@@ -123,25 +122,10 @@ def _apply(connection: Connection, warehouse: Warehouse, refresh: Refresh) -> Ta
 
 def _create(connection: Connection, warehouse: Warehouse, refresh: Refresh) -> Table:
     """The first version of a new table, or the next of one that was dropped."""
-    of, name, now = schema.tables, refresh.table.name, warehouse.clock()
-    check_version(connection, name, None, warehouse.catalog.where)
-    before = connection.execute(select(of.c.version).where(of.c.name == name)).scalar()
     columns = read_schema(warehouse.storage, refresh.parts[0].file.file.path)
-    table = replace(refresh.table, columns=columns, version=(before or 0) + 1)
-    values = {"root": table.root, "time_column": table.time_column, "columns": columns_document(columns),
-              "version": table.version, "registered_at": now, "dropped_at": None}  # fmt: skip
-    if before is None:
-        connection.execute(insert(of).values(name=name, **values))
-    else:
-        connection.execute(update(of).where(of.c.name == name).values(**values))
-    record_change(
-        connection, name, table.version, _note(refresh, "register", (), _rows(refresh), _fragments(refresh)), now
-    )
+    note = _note(refresh, "register", (), _rows(refresh), _fragments(refresh))
     files = [part.file for part in refresh.parts]
-    require_files(warehouse.storage, [one.file.path for one in files], name)
-    partitions: dict[str, list[Entry]] = {one.partition: [] for one in sorted(files, key=lambda one: one.partition)}
-    add_files(connection, table, files, partitions, table.version)
-    return table
+    return create_table(connection, warehouse, replace(refresh.table, columns=columns), files, note)
 
 
 def _rows(refresh: Refresh) -> int:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import io
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from transforms.arrays import Ints
+from warehouse.changes.new_rows import rows_folder, write_rows
 from warehouse.changes.publish import NewFile
 from warehouse.lakes.origins import Origins, write_origins
 from warehouse.lakes.placement import Placement
 from warehouse.lakes.snapshot import LakeRows
-from warehouse.storage.layout import LAKES
-from warehouse.tables.parquet import OnInvalidText, OnRows, read_fragments
-from warehouse.tables.table import ColumnSchema
+from warehouse.tables.parquet import OnInvalidText, OnRows
 from warehouse.warehouse import Warehouse
 
-ROW_GROUP_ROWS = 131_072
 #: Rows that are held until a partition has enough of them for a file.
 HELD_BYTES = 256 << 20
 
@@ -48,14 +42,6 @@ class _Held:
     pieces: list[tuple[pa.Table, int, Ints]] = field(default_factory=list)
     rows: int = 0
     size_bytes: int = 0
-
-
-def stored_columns(schema: pa.Schema) -> tuple[ColumnSchema, ...]:
-    """The columns of a part with rows of this schema: Parquet has names of its own for the fields of maps and lists."""
-    output = io.BytesIO()
-    pq.write_table(schema.empty_table(), output)
-    stored = pq.read_schema(pa.BufferReader(output.getvalue()))
-    return tuple(ColumnSchema(field.name, str(field.type)) for field in stored)
 
 
 class PartWriter:
@@ -108,7 +94,7 @@ class PartWriter:
     @property
     def folder(self) -> str:
         """The folder of the table's parts, relative to the home."""
-        return f"{LAKES}/{self._table}/data"
+        return rows_folder(self._table)
 
     def discard(self) -> None:
         """Delete the written parts; must not be called once the transaction has begun."""
@@ -142,20 +128,8 @@ class PartWriter:
         self.parts.append(self._stored(partition, rows, origins))
 
     def _stored(self, partition: str, rows: pa.Table, origins: Origins) -> NewPart:
-        storage, config = self._warehouse.storage, self._warehouse.config
-        path = f"{storage.root}/{self.folder}/{partition}/{uuid.uuid4().hex}.parquet"
-
-        def write(output: Any) -> None:
-            pq.write_table(rows, output, row_group_size=ROW_GROUP_ROWS, compression="zstd")
-
-        storage.write_atomic(path, write)
-        listed = next(file for file in storage.list(path.rpartition("/")[0]) if file.path == path)
-        fragments = read_fragments(
-            storage, path, config.fragment_rows, config.read_threads, self._on_invalid_text, self._on_rows
-        )
-        return NewPart(
-            NewFile(partition, listed, fragments), write_origins(storage, self._table, origins), origins.sources
-        )
+        file = write_rows(self._warehouse, self._table, partition, rows, self._on_invalid_text, self._on_rows)
+        return NewPart(file, write_origins(self._warehouse.storage, self._table, origins), origins.sources)
 
 
 def _counts(times: pa.ChunkedArray) -> pa.ChunkedArray:

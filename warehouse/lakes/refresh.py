@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from transforms.errors import DataError, InputError
+from warehouse.changes.new_rows import stored_columns
 from warehouse.changes.outcome import AffectedFragment, Recompute, find_recomputes
 from warehouse.errors import SchemaDrift
 from warehouse.lakes.commit import Refresh, commit_refresh
 from warehouse.lakes.comparison import Comparison, compare
 from warehouse.lakes.edits import Editor, Edits
 from warehouse.lakes.old_rows import fragments_of_files
-from warehouse.lakes.parts import LakeProgress, NewPart, PartWriter, stored_columns
+from warehouse.lakes.parts import LakeProgress, NewPart, PartWriter
 from warehouse.lakes.placement import Placement, placement_of
 from warehouse.lakes.snapshot import LakeSnapshot, live_rows
 from warehouse.lakes.state import KnownFile, KnownPart, known_files, known_parts

@@ -8,7 +8,7 @@ MEMOS = "memos"
 ARTIFACTS = "artifacts"
 #: Overlays and deletion vectors.
 OVERLAYS = "overlays"
-#: Tables that follow a lake: their rows, and where these come from.
+#: Tables that follow a lake or a topic of Kafka: their rows, and where those of a lake come from.
 LAKES = "lakes"
 #: Results that Beam workers write for the worker that started them.
 JOBS = "jobs"

@@ -14,7 +14,7 @@ from warehouse.tables.table import NULL, ColumnSchema
 from warehouse.tables.widening import is_same_type, widest_text
 
 #: The command that brings a file, whose user an error speaks to.
-Command = Literal["add", "append", "import", "overlay", "refresh"]
+Command = Literal["add", "append", "feed", "import", "overlay", "refresh"]
 
 #: The type of a level of folders.
 LEVEL_TYPE = "string"
@@ -103,6 +103,11 @@ class DriftAdvice:
                 )
             case "overlay":
                 return f"write the values as {wanted}, or under another name"
+            case "feed":
+                return (
+                    f"declare the column as {wanted} in the schema file, and give it again with --schema; or add the topic under "
+                    f"another table name, such as {other}"
+                )
             case "refresh":
                 return f"change the column back to {wanted} in the lake, or add the lake under another table name, such as {other}"
 
