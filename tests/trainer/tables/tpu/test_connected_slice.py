@@ -8,6 +8,7 @@ import pytest
 
 from tests.trainer.tables.tpu.engines import EVENTS, features
 from trainer.errors import BadBatch, ConfigError
+from trainer.run.weights.slice_checks import check_embedding_hardware
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.tpu.connected_slice import ConnectedSlice, clear_errors, connect
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
@@ -33,11 +34,18 @@ def test_slices_that_one_process_cannot_drive_are_refused():
     with pytest.raises(ConfigError, match="must be one machine") as caught:
         ConnectedSlice(planned_strategy(PlannedSlice(8, hosts=2)), SETTINGS)
     assert (caught.value.where, caught.value.value) == ("--tpu", "2 hosts")
+
+
+def test_a_slice_without_embedding_hardware_holds_no_tables():
+    """It trains dense parts whose tables are on servers."""
+    check_embedding_hardware(ConnectedSlice(planned_strategy(PlannedSlice(4)), SETTINGS))
     without = planned_strategy(PlannedSlice(4))
     without.extended._tpu_cluster_resolver.tpu_hardware_feature.embedding_feature = 0
+    slice_ = ConnectedSlice(without, SETTINGS)
+    assert (slice_.holds_tables, slice_.sparse_cores, slice_.replicas) == (False, 0, 4)
     with pytest.raises(ConfigError, match="must have embedding hardware") as caught:
-        ConnectedSlice(without, SETTINGS)
-    assert "v5e" in caught.value.next_step
+        check_embedding_hardware(slice_)
+    assert "--servers" in caught.value.next_step
 
 
 def test_the_number_of_sparse_cores_is_that_of_the_hardware():
