@@ -57,7 +57,7 @@ def write_options(cli, **changes) -> None:
     [
         (("--plan", "plan.json"), "hashed tables must be placed without a plan"),
         (("--servers", "2", "--plan", "plan.json"), "hashed tables must be placed without a plan"),
-        (("--tpu", "local"), "hashed tables must be trained without TPUs"),
+        (("--tpu", "local"), "hashed tables must be outside of TPUs"),
         (("--servers", 2, "--least-servers", 1), "hashed tables must be on all servers"),
         (("--hosts", 2, "--least-hosts", 1), "hashed tables must be on all hosts"),
     ],
