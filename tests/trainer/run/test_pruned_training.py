@@ -136,7 +136,6 @@ def test_a_checkpoint_without_importance_is_torn(tmp_path):
         ({"pruning": {"budget": 0}}, r"pruning.budget must be a number in \(0, 1\]"),
         ({"pruning": {"budjet": 0.5}}, "known one"),
         ({"pruning": []}, "an object"),
-        ({"pruning": {}, "engine": "tpu"}, "absent with the tpu engine"),
     ],
 )
 def test_bad_options_are_refused(options, problem):

@@ -13,6 +13,7 @@ from tests.support.processes import PATIENCE_SECS
 from tests.trainer.synthetic import Synthetic, config
 from trainer.checkpoints.checkpoint import read_newest
 from trainer.errors import ConfigError, NonFiniteLoss
+from trainer.options.slice_tables import check_slice_tables
 from trainer.run.loop import train
 from trainer.run.preparation.preparation import prepare_run
 from trainer.run.reading.batches import make_batches
@@ -332,8 +333,8 @@ def test_a_staleness_out_of_bounds_is_refused(tmp_path, staleness):
 
 
 def test_tpus_have_a_staleness_of_one_at_most(tmp_path):
-    with pytest.raises(ConfigError, match="staleness must be 0 or 1 with the tpu engine"):
-        config(tmp_path, staleness=2, engine="tpu")
+    with pytest.raises(ConfigError, match="staleness must be 0 or 1 in a slice"):
+        check_slice_tables(config(tmp_path, staleness=2, engine="tpu"))
 
 
 def test_counts_of_staleness_are_added_and_written():
