@@ -13,7 +13,7 @@ from trainer.tpu_check.environment import TpuEnvironment
 
 pytestmark = pytest.mark.tpu_aot
 
-GOLDEN = ROOT / "tests" / "trainer" / "embedding" / "golden" / "sparse_core_optimizers.json"
+GOLDEN = ROOT / "tests" / "trainer" / "tables" / "golden" / "sparse_core_optimizers.json"
 
 
 def test_golden_values_are_those_of_the_lowered_programs(tpu_environment: TpuEnvironment) -> None:
