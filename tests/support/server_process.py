@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +42,24 @@ class ServerProcess(ForkedProcess):
         self.kill()
         shutil.rmtree(self._folder)
         self._folder.mkdir()
+
+
+@contextmanager
+def killed_meanwhile(servers: Sequence[ServerProcess], times: int) -> Iterator[Callable[[], bool]]:
+    """Within the block one of the servers after the other is killed and started again; the function says whether all were."""
+
+    def disturb() -> None:
+        draw = random.Random(1)
+        for _ in range(times):
+            one = draw.choice(servers)
+            one.kill()
+            one.start()
+            time.sleep(draw.uniform(0.0, 0.02))
+
+    with ThreadPoolExecutor(1) as pool:
+        disturbing = pool.submit(disturb)
+        yield disturbing.done
+        disturbing.result()
 
 
 def _warm_up() -> None:

@@ -296,7 +296,7 @@ class _Run:
             self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head, plan, settings)
         if prepared.saved:
             saved = read_with_tables(self._config.run_dir, prepared.saved, self._config, self._tell_refusal)
-            saved = with_slots_of(saved, self._config, self._weights.dense_arrays())
+            saved = with_slots_of(saved, self._config, self._weights.dense_arrays)
             if isinstance(self._weights, ServedWeights):
                 self._weights.load_saved(self._run_dir, saved, self._tell_refusal)
             else:

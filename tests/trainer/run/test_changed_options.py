@@ -105,7 +105,7 @@ def test_a_checkpoint_with_slots_of_another_width_is_refused(tmp_path):
     name = next(one for one in saved.arrays if "/slots/" in one)
     torn = replace(saved, arrays={**saved.arrays, name: saved.arrays[name][:, 1:]})
     with pytest.raises(TornCheckpoint, match="a table's slots must be those of its optimizer"):
-        with_slots_of(torn, config(tmp_path, embedding_optimizer="adam"), {})
+        with_slots_of(torn, config(tmp_path, embedding_optimizer="adam"), dict)
 
 
 def test_an_option_that_must_stay_is_refused_with_its_reason(tmp_path):

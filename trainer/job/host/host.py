@@ -498,7 +498,7 @@ class Host:
         _check_saved(saved, order, data.plan)
         if loads_all:
             saved = read_with_tables(self._run_dir, saved, data.config, _log_refusal)
-        saved = with_slots_of(saved, data.config, model.initial)
+        saved = with_slots_of(saved, data.config, lambda: model.initial)
         if isinstance(model.weights, ServedHostWeights):
             model.weights.load_saved(self._run_dir, saved, _log_refusal)
         else:

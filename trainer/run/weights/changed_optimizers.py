@@ -33,21 +33,21 @@ def changes_tables(saved: SavedRun, config: TrainConfig) -> bool:
     return any(recorded[one] != getattr(config, one) for one in _OF_TABLES)
 
 
-def with_slots_of(saved: SavedRun, config: TrainConfig, initial: Mapping[str, Array]) -> SavedRun:
+def with_slots_of(saved: SavedRun, config: TrainConfig, initial: Callable[[], Mapping[str, Array]]) -> SavedRun:
     """A checkpoint as a run with ``config`` goes on from it: slots are those of its optimizers.
 
     Those of rows are as :func:`~trainer.tables.changed_optimizer.slots_of_other` says; those of dense weights begin again, with their number of
     updates, by which Adam corrects its moments.
 
     Args:
-        initial: arrays of a model with ``config`` that was not trained, at least those of the dense optimizer.
+        initial: gives the arrays of a model with ``config`` that was not trained, at least those of the dense optimizer; called if that is another one.
 
     Raises :class:`TornCheckpoint` for rows that have not the slots of the optimizer of the checkpoint.
     """
     arrays = dict(saved.arrays)
     if with_neutral_options(saved.identity.config)[_OF_DENSE] != config.dense_optimizer:
         arrays = {name: array for name, array in arrays.items() if not name.startswith(_DENSE_SLOTS)}
-        arrays.update((name, array.copy()) for name, array in initial.items() if name.startswith(_DENSE_SLOTS))
+        arrays.update((name, array.copy()) for name, array in initial().items() if name.startswith(_DENSE_SLOTS))
     if changes_tables(saved, config):
         before, after = _optimizers(saved, _recorded(saved, config)), _optimizers(saved, config)
         arrays.update(_changed(arrays, before, after))

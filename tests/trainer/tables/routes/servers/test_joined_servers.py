@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from itertools import count
@@ -14,6 +12,7 @@ import pytest
 from tests.support.embedding_workers import ThreadWorker, engine_through
 from tests.support.examples import scaled
 from tests.support.parameter_servers import thread_servers
+from tests.support.server_process import killed_meanwhile
 from tests.trainer.servers.test_killed_servers import link_to, processes
 from tests.trainer.tables.routes.servers.random_batches import gradients_of, random_batch
 from tests.trainer.tables.tpu.engines import assert_same
@@ -212,25 +211,13 @@ def test_an_embedding_worker_has_the_bits_of_servers_alone():
 
 def test_killed_servers_change_no_bit(tmp_path):
     """Also when they are killed while ids and rows get places, and in rounds."""
-    with processes(tmp_path, 2) as running, thread_servers(2) as calm, ThreadPoolExecutor(1) as pool:
+    with processes(tmp_path, 2) as running, thread_servers(2) as calm:
         engine = PsEngine(FEATURES, seed=SEED, servers=[link_to(one.address) for one in running], threads=1, **KINDS)
-        here, ends = on_servers(calm), []
-
-        def disturb() -> None:
-            draw = random.Random(1)
-            for _ in range(scaled(40)):
-                one = draw.choice(running)
-                one.kill()
-                one.start()
-                time.sleep(draw.uniform(0.0, 0.02))
-            ends.append(True)
-
-        disturbing, k = pool.submit(disturb), 0
-        while not ends or k < 12:
-            if disturbing.done():
-                disturbing.result()
-            assert step(engine, k) == step(here, k)
-            k += 1
+        here, k = on_servers(calm), 0
+        with killed_meanwhile(running, scaled(40)) as is_over:
+            while not is_over() or k < 12:
+                assert step(engine, k) == step(here, k)
+                k += 1
         assert_same_tables(engine.state(), here.state())
         engine.close()
         here.close()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.support.parameter_servers import thread_servers
+from tests.support.server_process import killed_meanwhile
 from tests.trainer.servers.test_killed_servers import link_to, processes
 from tests.trainer.tables.routes.partitioned.test_partitioned_engine import batches, same_states
 from tests.trainer.tables.routes.servers.test_ps_engine import counted
@@ -290,25 +291,13 @@ def test_bad_input_changes_nothing(servers):
 def test_killed_servers_change_no_bit(tmp_path):
     """Also when they are killed while rows get places, and in rounds."""
     options = {"round_steps": 3, "decay_steps": 5, "spare_share": 0.2}
-    with processes(tmp_path, 2) as running, thread_servers(2) as calm, ThreadPoolExecutor(1) as pool:
-        engine, here, ends = over([link_to(one.address) for one in running], 0.4, **options), served(calm, 0.4, **options), []  # fmt: skip
-
-        def disturb() -> None:
-            draw = random.Random(1)
-            for _ in range(scaled(40)):
-                one = draw.choice(running)
-                one.kill()
-                one.start()
-                time.sleep(draw.uniform(0.0, 0.02))
-            ends.append(True)
-
-        disturbing, k = pool.submit(disturb), 0
-        while not ends or k < 12:
-            if disturbing.done():
-                disturbing.result()
-            batch = popular_batch(k, shift=k // 3)
-            assert step(engine, batch, k) == step(here, batch, k)
-            k += 1
+    with processes(tmp_path, 2) as running, thread_servers(2) as calm:
+        engine, here, k = over([link_to(one.address) for one in running], 0.4, **options), served(calm, 0.4, **options), 0  # fmt: skip
+        with killed_meanwhile(running, scaled(40)) as is_over:
+            while not is_over() or k < 12:
+                batch = popular_batch(k, shift=k // 3)
+                assert step(engine, batch, k) == step(here, batch, k)
+                k += 1
         same(engine, here)
         engine.close()
         here.close()

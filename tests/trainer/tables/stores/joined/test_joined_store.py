@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 import numpy as np
 import pytest
 
 from tests.support.examples import scaled
 from tests.trainer.tables.routes.partitioned.test_partitioned_engine import same_states
-from tests.trainer.tables.stores.pruned.test_pruned_store import OPTIONS, Killed
+from tests.trainer.tables.stores.pruned.test_pruned_store import OPTIONS, Killed, kill_at_writes
 from tests.trainer.tables.test_undo_log import run_apart
 from trainer.errors import BadBatch, ConfigError, ServerLost
 from trainer.options.pruning import PruningOptions
@@ -17,7 +15,7 @@ from trainer.tables import SGD, Adagrad, Adam, TableSpec
 from trainer.tables.engine import ChangedRows, RowValues
 from trainer.tables.kernels.layout import TableOrigin
 from trainer.tables.kernels.memory import PrivateMemory, SharedMemory
-from trainer.tables.kernels.undo_log import Found, UndoLog
+from trainer.tables.kernels.undo_log import UndoLog
 from trainer.tables.snapshot_states import state_of
 from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.tables.stores.hashed.store import HashedStore
@@ -139,37 +137,18 @@ def test_each_table_has_the_bits_that_it_has_in_a_store_of_its_kind():
 
 @pytest.mark.parametrize("reset", ["zero", "restored"])
 def test_a_process_killed_at_any_write_of_the_log_leaves_the_update_before(tmp_path, monkeypatch, reset):
-    """Before and after each write; the log is open then, as after a signal, and the next process undoes it in all tables."""
-    alone, kills, undone = store_in(PrivateMemory(), reset=reset), 0, 0
-    write = UndoLog.append_to
-    for seed in range(6):
-        for moment in count() if seed in (2, 5) else (1 << 30,):
-            store, left = store_in(SharedMemory(tmp_path), reset=reset), [moment]
-
-            def killed(log, end, left=left):
-                if left[0] == 0:
-                    raise Killed
-                left[0] -= 1
-                write(log, end)
-                if left[0] == 0:
-                    raise Killed
-                left[0] -= 1
-
-            with monkeypatch.context() as patched:
-                patched.setattr(UndoLog, "append_to", killed)
-                patched.setattr(UndoLog, "undo", lambda log: None)
-                try:
-                    change_once(store, seed)
-                    break
-                except Killed:
-                    kills += 1
-            again = store_in(SharedMemory(tmp_path), reset=reset)
-            undone += again.undo_log.found is Found.UNDONE
-            assert again.undo_log.words[0] == seed
-            same_stores(again, alone)
-        change_once(alone, seed)
-        same_stores(store, alone)
-    assert undone == kills > 20
+    """In all tables."""
+    alone = store_in(PrivateMemory(), reset=reset)
+    kills = kill_at_writes(
+        monkeypatch,
+        lambda: store_in(SharedMemory(tmp_path), reset=reset),
+        alone,
+        change_once,
+        same_stores,
+        range(6),
+        {2, 5},
+    )
+    assert kills > 20
 
 
 @pytest.mark.parametrize("make", ["store_in", "restored_in"])

@@ -101,16 +101,15 @@ class Killed(BaseException):
     """In place of a signal."""
 
 
-@pytest.mark.parametrize(
-    "reset", ["zero", "restored", *(pytest.param(one, marks=pytest.mark.slow) for one in ("initial", "none"))]
-)
-def test_a_process_killed_at_any_write_of_the_log_leaves_the_update_before(tmp_path, monkeypatch, reset):
-    """Before and after each write; the log is open then, as after a signal, and the next process undoes it."""
-    alone, kills, undone = store_in(PrivateMemory(), reset=reset), 0, 0
-    write, undo = UndoLog.append_to, UndoLog.undo
-    for seed in range(3):
-        for moment in count() if seed == 2 else (1 << 30,):
-            store, left = store_in(SharedMemory(tmp_path), reset=reset), [moment]
+def kill_at_writes(monkeypatch, store_of, alone, change, same, seeds, at_each):
+    """Change stores of one memory that are killed before or after a write of the log, and ``alone``, which is not; returns the kills.
+
+    The log is open then, as after a signal, and the next process undoes it. ``at_each``: the seeds whose changes are killed at each write.
+    """
+    kills, undone, write, undo = 0, 0, UndoLog.append_to, UndoLog.undo
+    for seed in seeds:
+        for moment in count() if seed in at_each else (1 << 30,):
+            store, left = store_of(), [moment]
 
             def killed(log, end, left=left):
                 if left[0] == 0:
@@ -130,13 +129,25 @@ def test_a_process_killed_at_any_write_of_the_log_leaves_the_update_before(tmp_p
                 except Killed:
                     kills += 1
             assert UndoLog.undo is undo
-            again = store_in(SharedMemory(tmp_path), reset=reset)
+            again = store_of()
             undone += again.undo_log.found is Found.UNDONE
             assert again.undo_log.words[0] == seed
-            same_stores(again, alone)
+            same(again, alone)
         change(alone, seed)
-        same_stores(store, alone)
-    assert undone == kills > 20
+        same(store, alone)
+    assert undone == kills
+    return kills
+
+
+@pytest.mark.parametrize(
+    "reset", ["zero", "restored", *(pytest.param(one, marks=pytest.mark.slow) for one in ("initial", "none"))]
+)
+def test_a_process_killed_at_any_write_of_the_log_leaves_the_update_before(tmp_path, monkeypatch, reset):
+    alone = store_in(PrivateMemory(), reset=reset)
+    kills = kill_at_writes(
+        monkeypatch, lambda: store_in(SharedMemory(tmp_path), reset=reset), alone, change, same_stores, range(3), {2}
+    )
+    assert kills > 20
     assert alone.counts.moved_rows
     assert alone.rounds == 3
 
