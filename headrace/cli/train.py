@@ -302,7 +302,7 @@ def _train(
             if event.kind == "skipped":
                 say(f"a checkpoint was skipped: {event.message}")
             if event.kind == "rows pass":
-                say(f"servers do not save their rows themselves, so these pass through this process: {event.message}")
+                say(f"rows of servers pass through this process: {event.message}")
             if event.kind == "checkpoint" and on_commit is not None:
                 on_commit()
             report(event.events, event.total_events)

@@ -547,7 +547,7 @@ class Host:
 
 
 def _log_refusal(reason: str) -> None:
-    _LOG.warning("servers do not save their rows themselves, so these pass through this host: %s", reason)
+    _LOG.warning("rows of servers pass through this host: %s", reason)
 
 
 def _check_saved(saved: SavedRun, order: StartEpoch, plan: JobPlan) -> None:
