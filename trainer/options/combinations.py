@@ -145,7 +145,8 @@ REFUSALS = (
             "leave hot_rows out of --config, or give --servers N, or the addresses of servers"),
     Refusal(("hosts", "hot_rows"), lambda one: one.hot and one.hosts > 1,
             "hot rows must be trained by one process or host",
-            "a hot row is changed where it is: each host would have a copy that lacks what the others have added since",
+            "a hot row is changed where it is, so each host must have what the others have added: of the bytes of hot rows to and from servers, copies on "
+            "all hosts would spare half with 2 hosts and none from 3 on, and rows that hosts own one part in as many as there are hosts",
             "give --hosts 1 or none, or leave hot_rows out of --config"),
     Refusal(("hashed", "hot_rows"), lambda one: one.hot and one.hashed,
             "a run must have hashed tables or hot rows",
