@@ -25,18 +25,12 @@ EPSILON = 1e-15
 def auc(labels: Array, scores: Array) -> float:
     """Area under the ROC curve: the probability that a positive outranks a negative, ties counting half.
 
-    Exact, by average ranks in O(n log n). ``labels`` are 0 or 1. NaN when only one class occurs.
+    Exact, and correctly rounded: see :mod:`trainer.evaluation.rank_counts`. ``labels`` are 0 or 1. NaN when only one class occurs. Raises
+    :class:`BadFeature` for a score that is NaN.
     """
-    positive = _binary(labels)
-    positives = int(positive.sum())
-    negatives = len(positive) - positives
-    if positives == 0 or negatives == 0:
-        return math.nan
-    _, group, counts = np.unique(np.asarray(scores), return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    ranks = (ends - counts + 1 + ends) / 2.0
-    rank_sum = float(ranks[group[positive]].sum())
-    return (rank_sum - positives * (positives + 1) / 2.0) / (float(positives) * negatives)
+    from trainer.evaluation.rank_counts import rank_counts  # imports numba, which processes that read scores do without
+
+    return rank_counts(_binary(labels), scores).auc
 
 
 def log_loss(labels: Array, probabilities: Array) -> float:
