@@ -51,6 +51,7 @@ COMMANDS = {
     "prune": Place("headrace.cli.prune", "app"),
     "tpu": Place("headrace.cli.tpu", "app"),
     "predict": Place("headrace.cli.predict", "predict"),
+    "evaluate": Place("headrace.cli.evaluate", "evaluate"),
     "chaos": Place("headrace.cli.chaos", "chaos"),
     "role": Place("headrace.cli.roles", "app"),
     "ps": Place("headrace.cli.parameter_servers", "app"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,14 @@ from rich.console import Group, RenderableType
 from headrace.screens.hot_rows import hot_row_lines
 from headrace.screens.json_fields import fields_of
 from headrace.screens.pruning import nothing_pruned_text
+from headrace.screens.score_figures import (
+    figure_text,
+    score_fields,
+    scores_by_label,
+    scores_by_task,
+    sentence_of,
+    shown_figures,
+)
 from headrace.screens.verdict import trial_table, verdict_lines
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, percent_text, secs_text
@@ -28,40 +36,8 @@ if TYPE_CHECKING:
     from trainer.tables.hashed_counts import HashedCounts
     from trainer.tables.hot_figures import HotFigures
 
-#: Headings that are spelled out in sentences.
-_SPELLED = {"NE": "normalized entropy"}
-
-
 #: What the events of a row are to the model that scores them.
 UNSEEN, TRAINING, HELD_OUT = "unseen", "training", "held out"
-
-#: The heading of each figure that scores may have.
-_HEADINGS = {
-    "auc": "AUC",
-    "accuracy": "accuracy",
-    "log_loss": "log loss",
-    "normalized_entropy": "NE",
-    "calibration": "calibration",
-    "mean_absolute_error": "MAE",
-    "mean_squared_error": "MSE",
-    "normalized_error": "MSE/variance",
-}
-
-
-def _figures(scores: AnyScores) -> dict[str, float | None]:
-    """The metrics by heading; None if undefined, for example with only one label."""
-    return {_HEADINGS[name]: value for name, value in fields_of(scores).items() if name in _HEADINGS}
-
-
-def _tasks(scores: AnyScores) -> Mapping[str, AnyScores]:
-    """The figures of each of several labels; none of one label."""
-    return getattr(scores, "tasks", {})
-
-
-def _score_fields(scores: AnyScores) -> dict[str, Any]:
-    if tasks := _tasks(scores):
-        return {"events": scores.events, "tasks": {name: _score_fields(one) for name, one in tasks.items()}}
-    return fields_of(scores, "positives")
 
 
 def _late_fields(late: LateData) -> dict[str, Any]:
@@ -87,7 +63,7 @@ class EpochRow:
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the metrics without the count of positive labels."""
-        return {**fields_of(self), "metrics": _score_fields(self.metrics)}
+        return {**fields_of(self), "metrics": score_fields(self.metrics)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +88,7 @@ class HeldOutRow:
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the metrics without the count of positive labels."""
-        return {**fields_of(self), "metrics": _score_fields(self.metrics)}
+        return {**fields_of(self), "metrics": score_fields(self.metrics)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +285,7 @@ class TrainedScreen:
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
-        test = None if self.test is None else _score_fields(self.test)
+        test = None if self.test is None else score_fields(self.test)
         staleness, rows = self.staleness.to_document(), self.staleness.rows
         hot = None if self.hot is None else self.hot.to_document()
         return {**fields_of(self), "late": _late_fields(self.late), "staleness": staleness, "hot": hot, "test": test,
@@ -381,7 +357,7 @@ class TrainedScreen:
                 )
         lines = [f"{name}, {text}" if name else text for name, text in self.calibrations.items()]
         pairs += [("" if k else "calibration", text) for k, text in enumerate(lines)]
-        pairs += [("baseline", f"{column} alone: AUC {_number(auc)}") for column, auc in self.baselines.items()]
+        pairs += [("baseline", f"{column} alone: AUC {figure_text(auc)}") for column, auc in self.baselines.items()]
         pairs.append(("run", self.run_dir))
         if self.export is not None:
             pairs.append(("links", self.export.text()))
@@ -457,9 +433,9 @@ def _epoch_table(
     epochs: Sequence[EpochRow], held_out: Sequence[HeldOutRow], *, has_passes: bool
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Headings and rows; of several labels a row for each. ``has_passes``: with the pass, and what its events are to the model."""
-    tasks = _tasks(epochs[0].metrics) if epochs else {}
-    figures = _figures(next(iter(tasks.values()), epochs[0].metrics)) if epochs else {}
-    is_uniform = len({tuple(_figures(one)) for one in tasks.values()}) <= 1
+    tasks = scores_by_task(epochs[0].metrics) if epochs else {}
+    figures = shown_figures(next(iter(tasks.values()), epochs[0].metrics)) if epochs else {}
+    is_uniform = len({tuple(shown_figures(one)) for one in tasks.values()}) <= 1
     quality = [f"{name}>" for name in figures] if is_uniform else ["quality"]
     rows = []
     for row in _in_order(epochs, held_out):
@@ -467,8 +443,8 @@ def _epoch_table(
         of_pass = (
             (str(row.after_pass), HELD_OUT) if isinstance(row, HeldOutRow) else (str(row.pass_number), row.events_are)
         )
-        for name, one in (_tasks(row.metrics) or {"": row.metrics}).items():
-            values = _quality(one) if is_uniform else (_sentence(one),)
+        for name, one in scores_by_label(row.metrics).items():
+            values = tuple(shown_figures(one).values()) if is_uniform else (sentence_of(one),)
             cells = (
                 number,
                 *(of_pass if has_passes else ()),
@@ -489,16 +465,12 @@ def _in_order(epochs: Sequence[EpochRow], held_out: Sequence[HeldOutRow]) -> lis
     return found
 
 
-def _sentence(scores: AnyScores) -> str:
-    return ", ".join(f"{_SPELLED.get(name, name)} {_number(value)}" for name, value in _figures(scores).items())
-
-
 def _test_lines(scores: AnyScores) -> list[str]:
     """The figures of the test, a line for each of several labels."""
-    tasks = _tasks(scores)
+    tasks = scores_by_task(scores)
     if not tasks:
-        return [f"{_events(scores.events)}: {_sentence(scores)}"]
-    return [f"{name}, {_events(one.events)}: {_sentence(one)}" for name, one in tasks.items()]
+        return [f"{_events(scores.events)}: {sentence_of(scores)}"]
+    return [f"{name}, {_events(one.events)}: {sentence_of(one)}" for name, one in tasks.items()]
 
 
 def _missed(staleness: StalenessCounts) -> str:
@@ -525,13 +497,3 @@ def _events(count: int) -> str:
 
 def _have(count: int) -> str:
     return "has" if count == 1 else "have"
-
-
-def _quality(scores: AnyScores) -> tuple[str, ...]:
-    return tuple(map(_number, _figures(scores).values()))
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4f}" if abs(value) < 1000 else f"{value:.5g}"

@@ -1,0 +1,228 @@
+"""The figures of a trained model by the values of raw columns, such as by country, and the area inside groups, such as of users."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trainer.evaluation.segments import segment_counts
+from trainer.model.calibration import calibrated
+from trainer.model.metrics import AnyScores, Scores, TaskScores, TasksScores, sigmoid
+from trainer.model.task_heads import AnyHead
+from trainer.run.preparation.preparation import fragment_refs
+from trainer.run.progress.identity import check_inputs, identity_of, in_time_order
+from trainer.run.reading.batches import make_batches
+from trainer.run.reading.columns import DecodedFragment
+from trainer.run.reading.stream import ReadFragment, fragment_stream
+from trainer.serving.trained import Trained
+from transforms.arrays import Array
+from transforms.columns.arrays import one_array
+from transforms.errors import InputError
+from warehouse.solution.parts import SolutionFragment
+from warehouse.solution.solution import ReadSolution
+
+#: Reads raw columns of all stored events of a fragment.
+ReadColumns = Callable[[SolutionFragment], pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Standard errors of the figures of binary predictions; None where the figure is undefined.
+
+    Attributes:
+        auc: of the area (:func:`area_error`).
+        calibration: of the predicted over the observed, were the predictions the true chances.
+    """
+
+    auc: float | None
+    calibration: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of some events, and their errors by binary label; "" for the only label."""
+
+    scores: AnyScores
+    errors: Mapping[str, Errors]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The figures of the events with one value of a column; ``value`` is None for events without one."""
+
+    value: str | None
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Segmented:
+    """The figures by one column.
+
+    Attributes:
+        column: its name.
+        values: how many it has.
+        segments: those of most events, the largest first; equal ones by value.
+        others: the figures of all other values together; None if there are none.
+        grouped_auc: by binary label, "" for the only one, the area inside the segments (:meth:`~trainer.evaluation.segments.SegmentCounts.grouped_auc`)
+            of all values; None where no segment has both labels.
+    """
+
+    column: str
+    values: int
+    segments: tuple[Segment, ...]
+    others: Figures | None
+    grouped_auc: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The figures over all events, and by each column."""
+
+    figures: Figures
+    by: tuple[Segmented, ...]
+
+
+def evaluate_by(
+    trained: Trained,
+    solution: ReadSolution,
+    read: ReadFragment,
+    columns: Sequence[str],
+    read_columns: ReadColumns,
+    *,
+    most: int = 20,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Score the labelled events of ``solution``, and divide them by the values of raw columns.
+
+    Args:
+        columns: their names; none: only the figures of all events.
+        read_columns: reads them.
+        most: the segments of each column that have figures of their own.
+        progress: called with the events that are scored, and all.
+
+    Raises:
+        RunMismatch: if the solution has other inputs than the model.
+        InputError: for a column of lists.
+    """
+    check_inputs(trained.identity, identity_of(solution, trained.config))
+    layout, head = trained.weights.layout, trained.weights.head
+    fragments = [one for part in in_time_order(solution) for one in part.fragments]
+    refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
+    values: dict[str, list[pa.Array]] = {name: [] for name in columns}
+    labels: list[Array] = []
+    logits: list[Array] = []
+
+    def noted(stream: Iterator[DecodedFragment]) -> Iterator[DecodedFragment]:
+        for fragment, decoded in zip(fragments, stream, strict=True):
+            if columns:
+                raw = read_columns(fragment)
+                for name in columns:
+                    column = one_array(raw[name])
+                    values[name].append(
+                        column if decoded.positions is None else column.take(pa.array(decoded.positions))
+                    )
+            yield decoded
+
+    with closing(fragment_stream(refs, read, layout, ahead=trained.config.prefetch_fragments, head=head)) as stream:  # type: ignore[type-var]
+        for batch in make_batches(noted(iter(stream)), layout, batch_rows=trained.config.batch_rows):
+            labels.append(batch.labels[: batch.rows].copy())
+            logits.append(calibrated(head, trained.calibrations, trained.weights.predict(batch)))
+            if progress:
+                progress(sum(map(len, labels)), solution.rows)
+    known, scored = _joined(head, labels, logits)
+    by = tuple(_segmented(head, name, parts, known, scored, most) for name, parts in values.items())
+    return Evaluation(_figures(head, known, scored), by)
+
+
+def _joined(head: AnyHead, labels: Sequence[Array], logits: Sequence[Array]) -> tuple[Array, Array]:
+    none = np.zeros((0, head.width) if head.width > 1 else 0)
+    return np.concatenate([np.zeros(head.label_shape(0), np.float32), *labels]), np.concatenate([none, *logits])
+
+
+def _figures(head: AnyHead, labels: Array, logits: Array) -> Figures:
+    collector = head.collector()
+    collector.add(labels, logits)
+    scores = collector.scores()
+    of_label = scores.tasks if isinstance(scores, TasksScores) else {"": scores}
+    return Figures(
+        scores, {name: _errors(of_label[name], own[known]) for name, known, _, own in _binary(head, labels, logits)}
+    )
+
+
+def _errors(scores: TaskScores, logits: Array) -> Errors:
+    assert isinstance(scores, Scores)
+    chances = sigmoid(logits)
+    spread = math.sqrt(float((chances * (1 - chances)).sum()))
+    return Errors(
+        auc=None if scores.auc is None else area_error(scores.positives, scores.events - scores.positives, scores.auc),
+        calibration=None if scores.calibration is None else scores.calibration * spread / scores.positives,
+    )
+
+
+def _segmented(
+    head: AnyHead, column: str, parts: Sequence[pa.Array], labels: Array, logits: Array, most: int
+) -> Segmented:
+    codes, names = _codes(column, parts)
+    assert len(codes) == len(labels), "each scored event has a value of the column, or none"
+    counts = np.bincount(codes, minlength=len(names))
+    order = sorted(range(len(names)), key=lambda one: (-int(counts[one]), names[one] or ""))
+    places = np.argsort(codes, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(counts)])
+
+    def of(segments: Sequence[int]) -> Figures:
+        own = np.sort(np.concatenate([places[starts[one] : starts[one + 1]] for one in segments]))
+        return _figures(head, labels[own], logits[own])
+
+    rest = order[most:]
+    return Segmented(
+        column=column,
+        values=len(names),
+        segments=tuple(Segment(names[one], of([one])) for one in order[:most]),
+        others=of(rest) if rest else None,
+        grouped_auc={name: _grouped(codes, len(names), *events) for name, *events in _binary(head, labels, logits)},
+    )
+
+
+def _codes(column: str, parts: Sequence[pa.Array]) -> tuple[Array, list[str | None]]:
+    """The place of each event's value among the distinct ones, and these as texts; None for events without one."""
+    if not parts:
+        return np.zeros(0, np.int64), []
+    joined = pa.chunked_array(parts)
+    if pa.types.is_nested(joined.type):
+        raise InputError("a column that divides events must have single values", where=f"--by {column}", value=str(joined.type),
+                         allowed="integers, texts, booleans, times", next_step="name a column without lists")  # fmt: skip
+    encoded = one_array(pc.dictionary_encode(joined, null_encoding="encode"))
+    names = [None if value is None else str(value) for value in encoded.dictionary.to_pylist()]
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), names
+
+
+def _binary(head: AnyHead, labels: Array, logits: Array) -> Iterator[tuple[str, Array, Array, Array]]:
+    """By binary label: the events that have it, the labels, and the logits."""
+    at = 0
+    for t, (name, one) in enumerate(head.each):
+        own = labels if labels.ndim == 1 else labels[:, t]
+        scores = logits if logits.ndim == 1 else logits[:, at]
+        at += one.width
+        if one.task == "binary":
+            known = ~np.isnan(own)
+            yield (name if labels.ndim > 1 else ""), known, own, scores
+
+
+def _grouped(codes: Array, count: int, known: Array, labels: Array, scores: Array) -> float | None:
+    found = segment_counts(codes[known], count, labels[known] == 1, scores[known]).grouped_auc()
+    return None if math.isnan(found) else found
+
+
+def area_error(positives: int, negatives: int, area: float) -> float:
+    """The standard error of an area under the ROC curve (Hanley and McNeil, Radiology 1982, equation 2). NaN without both labels."""
+    if not positives or not negatives:
+        return math.nan
+    first, second = area / (2 - area), 2 * area * area / (1 + area)
+    spread = area * (1 - area) + (positives - 1) * (first - area * area) + (negatives - 1) * (second - area * area)
+    return math.sqrt(max(spread, 0.0) / (positives * negatives))
