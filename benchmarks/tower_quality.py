@@ -1,31 +1,36 @@
 """AUC of DLRM and DCN-v2 with modules of towers, at several ratios of compression, against the model without them.
 
-    python -m benchmarks.tower_quality --data FOLDER [--logs NAME ...] [--networks NAME ...] [--ratios N ...] [--seeds N] [--count N]
-                                       [--strategies diverse coherent] [--towers FILE ...]
+    python -m benchmarks.tower_quality [--data FOLDER] [--logs NAME ...] [--networks NAME ...] [--ratios N ...] [--seeds N] [--count N]
+                                       [--modules projection combination] [--strategies diverse coherent] [--towers FILE ...] [--rows N]
 
-Each log is trained once in time order with the same options and seeds, and tested on its newest partitions. The network has no linear part beside it,
-embeddings of 16 columns, and the rates of ``_RATES``; batches and scaling are chosen from the data. Towers are strided, every n-th input in one of ``--count`` towers; those of each
-of ``--strategies``, by the interactions in a plain model of another seed, as `headrace towers make` makes them; and those of each ``--towers`` file of that command. The table gives the
-mean AUC, the mean difference from the plain model with its deviation over the seeds, the p-value of a paired t-test, and against strided towers of the same ratio that of a Mann-Whitney test.
+Each log is trained once in time order with the same options and seeds, and tested on its newest partitions; ``planted`` is made here: pairs of ids
+interact in it. The network has no linear part beside it, embeddings of 16 columns, and the rates of ``_RATES``; batches and scaling are chosen from the
+data. Towers are strided, every n-th input in one of ``--count`` towers; those of each of ``--strategies``, by two DLRMs that are trained for this, as
+`headrace towers make` does; and those of each ``--towers`` file of that command. The table gives the mean AUC, the mean difference from the plain
+model with its deviation over the seeds, the p-value of a paired t-test, and against strided towers of the same ratio that of another one.
+P-values are of single comparisons; the last line of a log says which differences stay with Holm's correction for all of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from scipy.stats import mannwhitneyu, ttest_rel
+import numpy as np
+from scipy.stats import ttest_rel
 
 from benchmarks.support.harness import machine
-from benchmarks.support.quality_logs import QualityLog, public_logs
+from benchmarks.support.planted_logs import paired_ids
+from benchmarks.support.quality_logs import QualityLog, draw_labels, public_logs, write_hours
 from benchmarks.support.quality_scene import QualityScene, quality_scene
 from trainer.model.inputs import TypedInput, lay_out
 from trainer.model.tower_shapes import tower_shapes
@@ -36,11 +41,14 @@ from trainer.planning.towers.tower_document import read_towers
 from trainer.planning.towers.tower_plan import TowerFeature
 from trainer.run.choosing.choose import choose_config
 from trainer.run.loop import train
-from trainer.serving.feature_interactions import sample_interactions
+from trainer.serving.interaction_probe import probe_interactions
 from trainer.serving.trained import load_trained
 from trainer.tables.spec import FeatureSpec
+from transforms.expressions.expression import int64
+from transforms.expressions.model import Model
 
-_LOGS = ("globo", "movielens", "criteo")
+_LOGS = ("planted", "globo", "movielens", "criteo")
+_HOURS = 100
 _NETWORKS = ("dlrm", "dcn")
 _RATIOS = (2, 4, 8, 16)
 _DIM = 16
@@ -59,21 +67,42 @@ def towers_in(file: Path) -> Towers:
 
 
 def by_interactions(
-    scene: QualityScene, config: TrainConfig, features: Sequence[FeatureSpec], strategies: Sequence[str], count: int, folder: Path
-) -> dict[str, Towers]:  # fmt: skip
-    """Towers of each strategy, by the interactions in a model that is trained for them."""
+    scene: QualityScene, features: Sequence[FeatureSpec], strategies: Sequence[str], count: int
+) -> dict[str, Towers]:
+    """Towers of each strategy, by the interactions in two DLRMs that are trained for them."""
     if not strategies:
         return {}
     own = [
         TowerFeature(one.name, one.table.name, 4 * one.table.vocabulary_size * one.table.dim, 1.0) for one in features
     ]
-    with tempfile.TemporaryDirectory(dir=folder) as run_dir:
-        train(scene.older, scene.read(scene.older), replace(config, run_dir=run_dir))
-        found = sample_interactions(load_trained(run_dir), scene.older, scene.read(scene.older), _SAMPLED_EVENTS)
+    probed = probe_interactions(
+        scene.older, scene.read(scene.older), {"dim": _DIM}, most_trained=scene.older.rows, most_sampled=_SAMPLED_EVENTS
+    )
+    agreement = probed.agreement
+    print(f"  two probes agree by r = {agreement.correlation:.2f}, chance {agreement.chance:.3f}, unrelated features have {agreement.floor:.3f}")  # fmt: skip
     return {
-        f"{one} {count}": make_towers(own, min(count, len(own)), strategy=one, interactions=found).towers
+        f"{one} {count}": make_towers(own, min(count, len(own)), strategy=one, interactions=probed.interactions).towers
         for one in strategies
     }
+
+
+def planted(rows: int, seed: int = 11) -> QualityLog:
+    """A log of 16 ids, of which two each interact."""
+    source = np.random.default_rng(seed)
+    columns, logits, _ = paired_ids(source, rows)
+    labels = draw_labels(logits, source)
+
+    def write(folder: Path) -> None:
+        times = np.arange(rows) * (3600 * _HOURS / rows)
+        write_hours(folder, times, {**{name: values for name, (_, values) in columns.items()}, "clicked": labels})
+
+    def model() -> Model:
+        made = Model("pairs", client="quality", label="clicked")
+        for name in columns:
+            made.input(name, int64(name).hash_buckets(200))
+        return made
+
+    return QualityLog("planted", write, model)
 
 
 def _auc(scene: QualityScene, config: TrainConfig, folder: Path) -> float:
@@ -94,8 +123,7 @@ def _measure(log: QualityLog, network: str, options: argparse.Namespace) -> None
         inputs = [TypedInput(item.name, item.type) for item in scene.older.inputs]
         features = lay_out(inputs, config).features
         kinds = {f"strided {options.count}": strided([one.name for one in features], options.count)}
-        other = replace(config, seed=options.seeds)
-        kinds |= by_interactions(scene, other, features, options.strategies, options.count, folder)
+        kinds |= by_interactions(scene, features, options.strategies, options.count)
         kinds |= {file.name: towers_in(file) for file in options.towers}
         print(
             f"{log.name}, {network}: {len(features)} embedded inputs, {scene.older.rows:,} events trained, {scene.newer.rows:,} tested",
@@ -106,30 +134,58 @@ def _measure(log: QualityLog, network: str, options: argparse.Namespace) -> None
             f"  {'plain':24} AUC {statistics.mean(plain):.5f} +- {_deviation(plain):.5f} over {len(plain)} seeds",
             flush=True,
         )
-        of_strided: dict[float, list[float]] = {}
+        of_strided: dict[tuple[str, float], list[float]] = {}
+        chances: dict[str, float] = {}
         for kind, towers in kinds.items():
             if kind != next(iter(kinds)):
                 print(f"  {kind}: " + " | ".join(" ".join(tower) for tower in towers), flush=True)
-            for ratio in options.ratios:
-                compressed = replace(config, tower_modules={"towers": towers, "compression": ratio})
+            for module, ratio in itertools.product(options.modules if network == "dlrm" else ("",), options.ratios):
+                chosen = {"towers": towers, "compression": ratio, **({"module": module} if module else {})}
+                compressed = replace(config, tower_modules=chosen)
                 shapes = tower_shapes(features, compressed)
                 assert shapes is not None
                 found = [_auc(scene, replace(compressed, seed=seed), folder) for seed in range(options.seeds)]
-                _print(f"{kind}, ratio {shapes.compression:.3g}", plain, found, of_strided.get(ratio))
-                of_strided.setdefault(ratio, found)
+                name = f"{kind}, {module + ', ' if module else ''}ratio {shapes.compression:.3g}"
+                chances |= _print(name, plain, found, of_strided.get((module, ratio)))
+                of_strided.setdefault((module, ratio), found)
+        stays = sorted(holm(chances), key=chances.__getitem__)
+        print(
+            f"  of {len(chances)} comparisons these differ with Holm's correction at 0.05: {'; '.join(stays) or 'none'}",
+            flush=True,
+        )
 
 
-def _print(name: str, plain: Sequence[float], found: Sequence[float], strided: Sequence[float] | None) -> None:
-    differences = [own - other for own, other in zip(found, plain, strict=True)]
-    p = f"{ttest_rel(found, plain).pvalue:.3f}" if len(plain) > 1 else "none"
+def holm(chances: Mapping[str, float]) -> set[str]:
+    """The comparisons that differ at 0.05 with Holm's correction for the number of all."""
+    found: set[str] = set()
+    for left, name in enumerate(sorted(chances, key=chances.__getitem__)):
+        if not chances[name] * (len(chances) - left) < 0.05:
+            break
+        found.add(name)
+    return found
+
+
+def _print(
+    name: str, plain: Sequence[float], found: Sequence[float], strided: Sequence[float] | None
+) -> dict[str, float]:
+    """Print a row; the p-values of its comparisons by name."""
+    chances = {f"{name} against plain": _chance(found, plain)}
     against = ""
     if strided is not None:
-        gain = statistics.mean(found) - statistics.mean(strided)
-        against = f"; against strided {gain:+.5f}, Mann-Whitney p = {mannwhitneyu(found, strided).pvalue:.3f}"
+        gain, chance = statistics.mean(found) - statistics.mean(strided), _chance(found, strided)
+        against = f"; against strided {gain:+.5f}, p = {chance:.3f}"
+        chances[f"{name} against strided"] = chance
+    differences = [own - other for own, other in zip(found, plain, strict=True)]
     print(
-        f"  {name:24} AUC {statistics.mean(found):.5f}, difference {statistics.mean(differences):+.5f} +- {_deviation(differences):.5f}, p = {p}{against}",
+        f"  {name:40} AUC {statistics.mean(found):.5f}, difference {statistics.mean(differences):+.5f} +- {_deviation(differences):.5f}, p = {_chance(found, plain):.3f}{against}",
         flush=True,
     )
+    return chances
+
+
+def _chance(one: Sequence[float], other: Sequence[float]) -> float:
+    """The p-value of a paired t-test over the seeds; 1 for a single seed."""
+    return float(ttest_rel(one, other).pvalue) if len(one) > 1 else 1.0
 
 
 def _deviation(values: Sequence[float]) -> float:
@@ -139,8 +195,12 @@ def _deviation(values: Sequence[float]) -> float:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of the public logs: globo/, ml1m/, criteo/")
-    parser.add_argument("--logs", nargs="+", choices=_LOGS, default=list(_LOGS))
+    parser.add_argument("--data", type=Path, help="folder of the public logs: globo/, ml1m/, criteo/")
+    parser.add_argument("--logs", nargs="+", choices=_LOGS, help="default: all of --data, and the planted one")
+    parser.add_argument("--rows", type=int, default=200_000, help="of the planted log")
+    parser.add_argument(
+        "--modules", nargs="+", choices=("projection", "combination"), default=["projection"], help="of DLRM"
+    )
     parser.add_argument("--networks", nargs="+", choices=_NETWORKS, default=list(_NETWORKS))
     parser.add_argument("--ratios", type=float, nargs="+", default=list(_RATIOS))
     parser.add_argument("--seeds", type=int, default=5)
@@ -160,8 +220,11 @@ def main() -> int:
         help="files of `headrace towers make --output`, beside strided towers",
     )
     options = parser.parse_args()
+    logs = {one.name: one for one in (planted(options.rows), *(public_logs(options.data) if options.data else ()))}
+    if missing := [name for name in options.logs or () if name not in logs]:
+        parser.error(f"--data must be given for {', '.join(missing)}")
     print(machine())
-    for log in (one for one in public_logs(options.data) if one.name in options.logs):
+    for log in (logs[name] for name in options.logs or _LOGS if name in logs):
         for network in options.networks:
             _measure(log, network, options)
     return 0

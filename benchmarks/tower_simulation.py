@@ -12,9 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from benchmarks.support.dense_shapes import DCN, DLRM, DenseShape
+from benchmarks.support.dense_shapes import (
+    DCN,
+    DCN_MODULE,
+    DCN_OVER,
+    DLRM,
+    DLRM_OVER,
+    CrossModule,
+    DenseShape,
+    ModuleShape,
+    ProjectionModule,
+    even_towers,
+    tower_flops,
+)
 from benchmarks.support.host_topologies import REACHED, ReachedShares, host_topology
 from benchmarks.support.iteration_time import (
+    TowerModules,
     TowerShape,
     TrainedModel,
     flat_iteration,
@@ -33,12 +46,24 @@ def model_of(dense: DenseShape) -> TrainedModel:
     return TrainedModel(dense, FEATURES, WIDTH, 1.0, CHIP_EVENTS)
 
 
-def shape_of(hosts: int, compression: float, *, sliced: bool = True) -> TowerShape:
+def modules_of(dense: DenseShape, towers: int, compression: float) -> TowerModules | None:
+    """The paper's modules: a projection of each feature for a DLRM, or of a tower's columns to one vector where 26 features are in 16 towers."""
+    if compression == 1:
+        return None
+    if dense.cross_layers:
+        return TowerModules(CrossModule(dense.cross_rank, ratio=compression), DCN_OVER)
+    if (towers, compression) == (16, 2.0):
+        return TowerModules(ProjectionModule(WIDTH, combinations=0, projections=1), DLRM_OVER)
+    return TowerModules(ProjectionModule(round(WIDTH / compression)), DLRM_OVER)
+
+
+def shape_of(dense: DenseShape, hosts: int, compression: float, *, sliced: bool = True) -> TowerShape:
     """A tower for each host: columns of tables are cut into the fewest slices that are enough; else fewer towers of several hosts."""
     slices = -(-hosts // FEATURES) if sliced else 1
     while sliced and WIDTH % slices:
         slices += 1
-    return TowerShape(tower_count(FEATURES * slices, hosts), compression, column_slices=slices)
+    towers = tower_count(FEATURES * slices, hosts)
+    return TowerShape(towers, modules_of(dense, towers, compression), column_slices=slices)
 
 
 def speed_up(
@@ -54,7 +79,7 @@ def speed_up(
     model = model_of(dense)
     return (
         flat_iteration(model, topology).secs
-        / tower_iteration(model, topology, shape_of(topology.hosts, compression, sliced=sliced)).secs
+        / tower_iteration(model, topology, shape_of(dense, topology.hosts, compression, sliced=sliced)).secs
     )
 
 
@@ -75,9 +100,10 @@ def by_scale() -> Iterator[str]:
 
 def by_part(kind: str, chips: int, compression: float) -> Iterator[str]:
     topology = host_topology(f"{kind}:{chips}")
-    shape = shape_of(topology.hosts, compression)
+    shape = shape_of(DLRM, topology.hosts, compression)
     yield f"parts of an iteration, {kind}:{chips}, {topology.hosts} hosts, {shape.towers} towers, columns in {shape.column_slices} slices, compression {compression:g}: milliseconds"
     for dense in (DLRM, DCN):
+        shape = shape_of(dense, topology.hosts, compression)
         flat, towers = flat_iteration(model_of(dense), topology), tower_iteration(model_of(dense), topology, shape)
         yield f"{dense.name:20}{'flat':>10}{'towers':>10}"
         for name, secs in flat.parts().items():
@@ -103,6 +129,39 @@ def by_assumption(kind: str, chips: int) -> Iterator[str]:
     yield f"  {'towers of several hosts, no slices':34}" + "".join(f"{one:8.2f}" for one in both)
 
 
+#: Millions of operations of a training step for an event in the paper: by towers and the module of each, for DLRM and DCN.
+PAPER_DLRM = (
+    ("no towers", 0, None, 14.74),
+    *((f"{towers} towers, D = 64", towers, ProjectionModule(64), 8.95) for towers in (2, 4, 8, 26)),
+    ("16 towers, one vector each", 16, ProjectionModule(128, combinations=0, projections=1), 8.75),
+    ("8 towers, D = 32", 8, ProjectionModule(32), 7.93),
+    ("8 towers, D = 16", 8, ProjectionModule(16), 7.41),
+    ("8 towers, D = 8", 8, ProjectionModule(8), 7.16),
+)
+PAPER_DCN = (
+    ("no towers", 0, None, 96.22),
+    ("2 towers of 128 columns", 2, DCN_MODULE, 43.71),
+    ("4 towers of 128 columns", 4, DCN_MODULE, 50.01),
+    ("8 towers of 128 columns", 8, DCN_MODULE, 62.60),
+)
+#: Its cross layers have two matrices of rank 512 also where a full one is smaller.
+PAPER_CROSS = replace(DCN, is_factored=True)
+
+
+def operations() -> Iterator[str]:
+    yield "millions of operations of a training step for an event, beside those of the paper's tables 4 and 5"
+    for dense, above, rows in ((DLRM, DLRM_OVER, PAPER_DLRM), (PAPER_CROSS, PAPER_CROSS, PAPER_DCN)):
+        for name, towers, module, paper in rows:
+            found = step_mflops(dense, above, towers, module)
+            yield f"  {dense.name:6}{name:28}{found:9.3f}{paper:9.2f}"
+
+
+def step_mflops(dense: DenseShape, above: DenseShape, towers: int, module: ModuleShape | None) -> float:
+    if module is None:
+        return dense.step_flops(FEATURES * WIDTH, WIDTH) / 1e6
+    return tower_flops(above, module, even_towers(FEATURES, towers), WIDTH) / 1e6
+
+
 def verdict(kind: str, chips: int) -> Iterator[str]:
     for dense in (DLRM, DCN):
         for compression in COMPRESSIONS:
@@ -113,6 +172,7 @@ def verdict(kind: str, chips: int) -> Iterator[str]:
 
 def main() -> None:
     sections = (
+        operations(),
         by_scale(),
         by_part("a100", 512, 2.0),
         by_part("a100", 512, 1.0),

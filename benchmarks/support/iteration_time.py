@@ -11,10 +11,10 @@ backward pass runs, so that only what is longer than two thirds of the dense tim
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from benchmarks.support.dense_shapes import DenseShape
+from benchmarks.support.dense_shapes import DenseShape, ModuleShape, even_towers
 from benchmarks.support.host_topologies import HostTopology
 from trainer.errors import ConfigError
 from trainer.planning.towers.tower_plan import check_hosts, check_tower_count
@@ -58,26 +58,35 @@ class TrainedModel:
 
 
 @dataclass(frozen=True, slots=True)
+class TowerModules:
+    """The modules of towers as the simulation takes them.
+
+    Attributes:
+        shape: the module of each tower, for whole inputs.
+        above: the dense part over their outputs.
+    """
+
+    shape: ModuleShape
+    above: DenseShape
+
+
+@dataclass(frozen=True, slots=True)
 class TowerShape:
     """Towers as the simulation takes them.
 
     Attributes:
         towers: their number.
-        compression: the values of activations by those that leave the towers; 1: there are no tower modules.
-        out_width: the columns of a vector that leaves a tower module.
+        modules: None: activations leave their tower as they are.
         column_slices: the slices into which the columns of each table are cut, each of which counts as a feature of its own.
     """
 
     towers: int
-    compression: float = 1.0
-    out_width: int = 64
+    modules: TowerModules | None = None
     column_slices: int = 1
 
     def __post_init__(self) -> None:
-        if min(self.towers, self.out_width, self.column_slices) < 1:
-            raise ConfigError("the numbers of towers, of their columns and of their column slices must be in range", value=(self.towers, self.out_width, self.column_slices), allowed=">= 1")  # fmt: skip
-        if not 1.0 <= self.compression < math.inf:
-            raise ConfigError("compression must be a finite number", value=self.compression, allowed=">= 1")
+        if min(self.towers, self.column_slices) < 1:
+            raise ConfigError("the numbers of towers and of their column slices must be in range", value=(self.towers, self.column_slices), allowed=">= 1")  # fmt: skip
 
     def imbalance(self, features: int) -> float:
         """What the largest tower has by the mean, of ``features`` features: exchanges and lookups wait for it."""
@@ -127,7 +136,7 @@ def tower_count(features: int, hosts: int) -> int:
 def flat_iteration(model: TrainedModel, topology: HostTopology) -> IterationTime:
     """An iteration with one exchange of activations among all chips."""
     exchange = topology.exchange_secs(model.activation_bytes, topology.hosts, topology.chips_per_host)
-    dense, gradients = _dense(model, topology, model.features, model.width)
+    dense, gradients = _dense(model, topology, model.features * model.width, model.width)
     return IterationTime(_lookup(model, topology, 1.0), 0.0, 0.0, 2 * exchange, 0.0, 0.0, dense, gradients)
 
 
@@ -137,22 +146,24 @@ def tower_iteration(model: TrainedModel, topology: HostTopology, shape: TowerSha
     hosts, imbalance = check_hosts(shape.towers, topology.hosts), shape.imbalance(model.features)
     raw = model.activation_bytes * imbalance
     inside = topology.exchange_secs(raw, hosts, topology.chips_per_host)
-    peers = topology.exchange_secs(raw / shape.compression, shape.towers, 1)
-    has_modules = shape.compression > 1
-    vectors, width = model.features, model.width
-    modules = gradients_of_modules = 0.0
-    if has_modules:
-        width = shape.out_width
-        vectors = math.ceil(model.features * model.width / (shape.compression * width))
-        of_tower = (model.features * model.width / shape.towers) * (vectors * width / shape.towers) * imbalance**2
-        modules = topology.compute_secs(_PASSES * 2 * of_tower * shape.towers * model.chip_events)
-        gradients_of_modules = topology.sum_secs(of_tower * _VALUE_BYTES, hosts)
-    dense, gradients = _dense(model, topology, vectors, width)
+    crossing, modules, gradients_of_modules = raw, 0.0, 0.0
+    dense, gradients = _dense(model, topology, model.features * model.width, model.width)
+    if shape.modules is not None:
+        slices, module = shape.column_slices, shape.modules.shape.of_slices(shape.column_slices)
+        columns, towers = model.width // slices, even_towers(model.features * slices, shape.towers)
+        largest = max(towers)
+        crossing = shape.towers * module.outputs(largest, columns) * model.chip_events * _VALUE_BYTES
+        modules = topology.compute_secs(
+            _PASSES * 2 * module.products(largest, columns) * shape.towers * model.chip_events
+        )
+        gradients_of_modules = topology.sum_secs(module.weights(largest, columns) * _VALUE_BYTES, hosts)
+        above, embedded = replace(model, dense=shape.modules.above), sum(module.outputs(one, columns) for one in towers)
+        dense, gradients = _dense(above, topology, embedded, shape.modules.shape.width or model.width)
     return IterationTime(
         lookup=_lookup(model, topology, imbalance),
         peer_permute=topology.memory_secs(2 * 2 * raw),  # read and written, forward and backward
         intra_host_shuffle=2 * inside,
-        all_to_all=2 * peers,
+        all_to_all=2 * topology.exchange_secs(crossing, shape.towers, 1),
         tower_modules=modules,
         tower_gradients=gradients_of_modules,
         dense=dense,
@@ -165,8 +176,8 @@ def _lookup(model: TrainedModel, topology: HostTopology, imbalance: float) -> fl
     return topology.memory_secs(_MOVES_OF_LOOKUP * model.activation_bytes * model.ids_per_event * imbalance)
 
 
-def _dense(model: TrainedModel, topology: HostTopology, vectors: int, width: int) -> tuple[float, float]:
+def _dense(model: TrainedModel, topology: HostTopology, embedded: int, width: int) -> tuple[float, float]:
     """The seconds of the dense part, and of its gradients beyond the backward pass."""
-    dense = topology.compute_secs(_PASSES * model.dense.event_flops(vectors, width) * model.chip_events)
-    summed = topology.sum_secs(model.dense.weights(vectors, width) * _VALUE_BYTES, topology.hosts)
+    dense = topology.compute_secs(model.dense.step_flops(embedded, width) * model.chip_events)
+    summed = topology.sum_secs(model.dense.weights(embedded, width) * _VALUE_BYTES, topology.hosts)
     return dense, max(0.0, summed - _BACKWARD_SHARE * dense)

@@ -6,6 +6,7 @@ Each id stands for a vector of normal numbers that no model sees. Ids are spread
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -93,6 +94,21 @@ def _list_and_id(source: np.random.Generator, rows: int) -> tuple[Columns, Array
     stored = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(_spread(items, 11)))
     columns = {"a": (_IDS, _spread(a, 7)), "items": (Ragged(DType.INT64, buckets=_BUCKETS), stored)}
     return columns, 1.5 * (left[a] * means).sum(1) - 1
+
+
+def paired_ids(
+    source: np.random.Generator, rows: int, *, pairs: int = 8, values: int = 20, width: int = _WIDTH
+) -> tuple[Columns, Array, tuple[tuple[str, str], ...]]:
+    """Twice as many ids as ``pairs``, two of which interact each: log odds are a sum of products of their hidden vectors. And the pairs."""
+    names = [f"f{k:02d}" for k in range(2 * pairs)]
+    ids = [source.integers(0, values, rows) for _ in names]
+    order = source.permutation(2 * pairs).reshape(pairs, 2).tolist()
+    logits = np.full(rows, -1.0)
+    for one, other in order:
+        left, right = source.normal(size=(values, width)), source.normal(size=(values, width))
+        logits += (left[ids[one]] * right[ids[other]]).sum(1) * 1.8 / math.sqrt(width * pairs)
+    columns: Columns = {name: (_IDS, _spread(own, 7)) for name, own in zip(names, ids, strict=True)}
+    return columns, logits, tuple((names[one], names[other]) for one, other in order)
 
 
 PLANTED: Mapping[str, Callable[[np.random.Generator, int], tuple[Columns, Array]]] = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.held_out_scoring import fragment_reader
 from headrace.cli.options.files import read_file
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import run_folder_of
@@ -17,11 +19,13 @@ from headrace.cli.options.training import read_options
 from headrace.cli.plan import TablesToPlan, tables_of_model
 from headrace.terminal.output import emit, say, write_output
 from headrace.terminal.progress import progress_bar
+from headrace.terminal.units import count_text
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from trainer.planning.towers.interactions import Interactions
     from trainer.planning.towers.tower_plan import TowerFeature
+    from trainer.serving.interaction_probe import Probed
     from trainer.serving.trained import Trained
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
@@ -54,10 +58,17 @@ def make(
     run_dir: Annotated[
         str,
         typer.Option(
-            help="Folder of the trained run whose interactions are sampled. Default: runs/MODEL-vVERSION in the home."
+            help="Folder of a trained DLRM whose interactions are sampled. Default: two DLRMs are trained for this."
         ),
     ] = "",
+    probe_events: Annotated[
+        int, typer.Option(help="The newest events on which each of the two DLRMs is trained, in whole partitions.")
+    ] = 500_000,
     events: Annotated[int, typer.Option(help="The events that are sampled.")] = 10_000,
+    largest: Annotated[
+        float,
+        typer.Option(help="The most that a tower may have of what is balanced, by the mean; 1: all have equally much."),
+    ] = 1.0,
     start: Annotated[str, typer.Option(help="Sample partitions from this time on (ISO 8601, UTC).")] = "",
     end: Annotated[str, typer.Option(help="Sample partitions that start before this time.")] = "",
     hosts: Annotated[
@@ -69,16 +80,14 @@ def make(
     ] = 0,
     config: Annotated[
         str,
-        typer.Option(
-            help="A JSON file of training options, for strided towers of a model that is not trained yet: docs/training.md."
-        ),
+        typer.Option(help="A JSON file of training options of the model, without --run-dir: docs/training.md."),
     ] = "",
     output: Annotated[str, typer.Option(metavar="FILE", help="Write the towers to this file.")] = "",
     svg: TowersSvg = "",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Divide the features of a model into towers of about equal size, by how they interact in a trained run; print the towers."""
+    """Divide the features of a model into towers of about equal size, by how they interact in trained DLRMs; print the towers."""
     from headrace.screens.tower_drawing import towers_svg
     from headrace.screens.towers import towers_screen
     from trainer.options.config import TrainConfig
@@ -92,33 +101,50 @@ def make(
             raise InputError(
                 "an option must be a known word", where=option, value=value[:80], allowed=", ".join(allowed)
             )
-    if not 1 <= events <= 10_000_000 or not 0 <= seed < 1 << 63 or hosts < 0:
-        raise InputError("an option must be in its range", where="--events, --seed, --hosts", value=(events, seed, hosts),
-                         allowed="1 to 10000000, >= 0, >= 0")  # fmt: skip
-    if config and strategy != STRIDED:
-        raise InputError("--config needs --strategy strided: other strategies use the options of the run", where="--config",
-                         value=config, allowed=f"--strategy {STRIDED}")  # fmt: skip
-    options = TrainConfig.from_document(read_options(config), run_dir="none")
-    to_plan = tables_of_model(home, model, version, options, None)
+    if (
+        not 1 <= events <= 10_000_000
+        or not probe_events >= 1
+        or not 0 <= seed < 1 << 62
+        or hosts < 0
+        or not 1 <= largest < 1e9
+    ):
+        raise InputError("an option must be in its range", where="--events, --probe-events, --seed, --hosts, --largest",
+                         value=(events, probe_events, seed, hosts, largest), allowed="1 to 10000000, >= 1, >= 0, >= 0, >= 1")  # fmt: skip
+    if config and run_dir:
+        raise InputError("--config needs training options that no run has", where="--config", value=config,
+                         next_step="leave out --config: the options are those of the run; or leave out --run-dir")  # fmt: skip
+    if strategy == STRIDED and largest != 1:
+        raise InputError("--largest needs a strategy that groups features", where="--largest", value=largest, allowed="diverse, coherent")  # fmt: skip
+    given = read_options(config)
+    to_plan = tables_of_model(home, model, version, TrainConfig.from_document(given, run_dir="none"), None)
     check_tower_count(towers, len(to_plan.features), where="--towers")
     if hosts:
         check_hosts(towers, hosts, where="--hosts")
     if svg and strategy == STRIDED:
         raise InputError("a drawing needs points of features, which strided towers do not have", where="--svg", value=strategy,
                          allowed="diverse, coherent")  # fmt: skip
-    interactions, source = None, ""
+    interactions, source, agreement = None, "", None
     if strategy != STRIDED:
         first, last = moment_of("--start", start), moment_of("--end", end)
         with (
             open_warehouse(home) as warehouse,
             pinned(warehouse, model, version, first, last, "towers make") as solution,
         ):
-            trained = _trained(run_dir, model, solution.model_version, home)
-            to_plan = tables_of_model(home, model, version, trained.config, None)
+            if run_dir:
+                trained = _trained(run_dir, model, solution.model_version, home)
+                to_plan = tables_of_model(home, model, version, trained.config, None)
             check_tower_count(towers, len(to_plan.facts), of="tables", where="--towers")
-            interactions = _sampled(trained, warehouse, solution, events)
-        source = f"run {Path(trained.config.run_dir).name}, checkpoint {Path(trained.checkpoint).name}"
-    plan = make_towers(_features(to_plan), towers, strategy=strategy, balance=balance, seed=seed, interactions=interactions, source=source)  # fmt: skip
+            if run_dir:
+                interactions = _sampled(trained, warehouse, solution, events)
+                source = f"run {Path(trained.config.run_dir).name}, checkpoint {Path(trained.checkpoint).name}"
+            else:
+                probed = _probed(warehouse, solution, given, probe_events, events, seed)
+                interactions, agreement = probed.interactions, probed.agreement
+                source = f"two DLRMs, each trained on {count_text(probed.trained_events)} events"
+    plan = make_towers(
+        _features(to_plan), towers, strategy=strategy, balance=balance, seed=seed, interactions=interactions, source=source,
+        agreement=agreement, largest=largest,
+    )  # fmt: skip
     if output:
         write_output(output, towers_bytes(plan).decode(), option="--output")
     if svg:
@@ -162,15 +188,35 @@ def _features(tables: TablesToPlan) -> tuple[TowerFeature, ...]:
     )
 
 
+def _probed(
+    warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], trained: int, sampled: int, seed: int
+) -> Probed:
+    """The interactions of features in two DLRMs that are trained for this."""
+    from headrace.terminal.quiet import import_tensorflow_quietly
+
+    import_tensorflow_quietly()
+    from trainer.serving.interaction_probe import probe_interactions
+
+    with progress_bar(f"training two DLRMs on {solution.model}", "events") as report:
+        return probe_interactions(
+            solution, fragment_reader(warehouse, solution), options, most_trained=trained, most_sampled=sampled, seed=seed, progress=report
+        )  # fmt: skip
+
+
 def _trained(run_dir: str, model: str, version: int, home: str) -> Trained:
-    """The model of a run. Raises :class:`NotFound` without a checkpoint."""
+    """The model of a run, a DLRM. Raises :class:`NotFound` without a checkpoint, and :class:`InputError` for another network."""
     from headrace.terminal.quiet import import_tensorflow_quietly
 
     folder = run_folder_of(run_dir, model, version, home)
     import_tensorflow_quietly()
     from trainer.serving.trained import load_trained
 
-    return load_trained(folder, on_skip=lambda reason: say(f"a checkpoint was skipped: {reason}"))
+    trained = load_trained(folder, on_skip=lambda reason: say(f"a checkpoint was skipped: {reason}"))
+    if trained.config.deep and trained.config.network != "dlrm":
+        raise InputError("the run whose interactions are sampled must be one of a DLRM", where="--run-dir", value=f"{folder}: network {trained.config.network}",
+                         next_step="leave out --run-dir: two DLRMs are trained for this. Embeddings of other networks have related directions "
+                         "for other reasons than interaction")  # fmt: skip
+    return trained
 
 
 def _sampled(trained: Trained, warehouse: Warehouse, solution: ReadSolution, events: int) -> Interactions:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.json_fields import fields_of
 from headrace.terminal.grid import grid
 from headrace.terminal.units import bytes_text, count_text, many
+from trainer.planning.towers.agreement import Agreement
 from trainer.planning.towers.tower_document import towers_fingerprint
 from trainer.planning.towers.tower_plan import TowerPlan
 from trainer.planning.towers.tower_report import TowerRow, report_towers
@@ -30,6 +33,7 @@ class TowersScreen:
         sampled_events: of the interactions; 0 without.
         inside, between: the mean interaction of two features of one tower, and of two towers; None without any.
         plane_error: the root of the mean squared error of distances in the plane; None without points.
+        agreement: of the two trainings that the interactions come from; None of one training, or without interactions.
     """
 
     file: str
@@ -45,6 +49,12 @@ class TowersScreen:
     inside: float | None
     between: float | None
     plane_error: float | None
+    agreement: Agreement | None
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields, and whether the log says which features interact."""
+        found = None if self.agreement is None else {**fields_of(self.agreement), "is_found": self.agreement.is_found}
+        return {**fields_of(self), "agreement": found}
 
     def render(self) -> RenderableType:
         """How the features interact, and the towers."""
@@ -70,12 +80,21 @@ class TowersScreen:
         lines = [
             f"interactions over {count_text(self.sampled_events)} events: inside towers {_mean_text(self.inside)}, between {_mean_text(self.between)}",
             f"by {self.source}",
+            self._agreement(),
         ]
         if self.plane_error is not None:
             lines.append(
                 f"distances in the plane differ from those wanted by {self.plane_error:.3f} (root mean square)"
             )
         return lines
+
+    def _agreement(self) -> str:
+        if self.agreement is None:
+            return "by one training: whether another one would find them is not known; without --run-dir two are trained and compared"
+        found = f"the two trainings agree by r = {self.agreement.correlation:.2f} (chance {self.agreement.chance:.3f}); unrelated features have {self.agreement.floor:.3f}"
+        if self.agreement.is_found:
+            return found
+        return f"{found}: no more than by chance, so these towers are no better than others of equal size; --strategy strided makes such towers at no cost"
 
 
 def _mean_text(value: float | None) -> str:
@@ -99,4 +118,5 @@ def towers_screen(file: str, plan: TowerPlan) -> TowersScreen:
         inside=report.inside,
         between=report.between,
         plane_error=plan.plane_error if plan.points else None,
+        agreement=plan.agreement,
     )

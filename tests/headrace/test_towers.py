@@ -87,7 +87,17 @@ def test_towers_are_made_of_a_trained_run(trained, tmp_path, monkeypatch):
     from warehouse.reading.reader import read_fragment
 
     monkeypatch.chdir(tmp_path)
-    make = ("towers", "make", "second", "--towers", "2", "--events", "100000")
+    make = (
+        "towers",
+        "make",
+        "second",
+        "--towers",
+        "2",
+        "--run-dir",
+        tmp_path / "home" / "runs" / "second-v1",
+        "--events",
+        "100000",
+    )
     made = trained(*make, "--output", "made.json", "--svg", "made.svg")
     assert trained("towers", "show", "made.json").out == made.out
     plan = read_towers((tmp_path / "made.json").read_bytes(), "made.json")
@@ -130,6 +140,34 @@ def test_towers_are_made_of_a_trained_run(trained, tmp_path, monkeypatch):
     assert [one["features"] for one in strided["towers"]] == [["overlap"], ["user"], ["position"]]
 
 
+@pytest.mark.slow
+def test_without_a_run_two_dlrms_are_trained_and_compared(submitted, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wide.json").write_text(json.dumps({"dim": 4, "network": "dcn"}), encoding="utf-8")
+    make = ("towers", "make", "second", "--towers", "2", "--config", "wide.json", "--probe-events", "100")
+    made = submitted(*make, "--output", "made.json")
+    assert "by two DLRMs, each trained on" in made.out
+    assert "no more than by chance, so these towers are no better than others of equal size" in made.out, (
+        "three features"
+    )
+    submitted(*make, "--output", "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "made.json").read_bytes()
+    plan = read_towers((tmp_path / "made.json").read_bytes(), "made.json")
+    assert plan.agreement.floor == pytest.approx((2 / (4 * np.pi)) ** 0.5)
+    assert submitted("towers", "show", "made.json", "--json").json["agreement"]["is_found"] is False
+
+
+@pytest.mark.slow
+def test_a_run_of_another_network_says_nothing_of_interactions(submitted, tmp_path):
+    settings = tmp_path / "training.json"
+    settings.write_text(json.dumps({**OPTIONS, "dims": {}, "network": "dcn"}), encoding="utf-8")
+    submitted("train", "second", "--end", "2026-03-02T02:00", "--config", settings)
+    answer = submitted(
+        "towers", "make", "second", "--towers", "2", "--run-dir", tmp_path / "home" / "runs" / "second-v1", status=2
+    )
+    assert "must be one of a DLRM" in answer.err
+
+
 BAD_INPUT = [
     (("make", "second", "--towers", "4"), 2, "number of towers must be at least 1 and at most"),
     (("make", "second", "--towers", "0"), 2, "number of towers must be at least 1 and at most"),
@@ -138,9 +176,16 @@ BAD_INPUT = [
     (("make", "second", "--towers", "2", "--strategy", "other"), 2, "a known word"),
     (("make", "second", "--towers", "2", "--balance", "other"), 2, "a known word"),
     (("make", "second", "--towers", "2", "--events", "0"), 2, "in its range"),
-    (("make", "second", "--towers", "2", "--config", "x"), 2, "--config needs --strategy strided"),
+    (
+        ("make", "second", "--towers", "2", "--config", "x", "--run-dir", "y"),
+        2,
+        "--config needs training options that no run has",
+    ),
+    (("make", "second", "--towers", "2", "--probe-events", "0"), 2, "in its range"),
+    (("make", "second", "--towers", "2", "--largest", "0.5"), 2, "in its range"),
+    (("make", "second", "--towers", "2", "--strategy", "strided", "--largest", "2"), 2, "--largest needs a strategy"),
     (("make", "second", "--towers", "2", "--strategy", "strided", "--svg", "x.svg"), 2, "points of features"),
-    (("make", "second", "--towers", "2"), 4, "must hold a checkpoint"),
+    (("make", "second", "--towers", "2", "--run-dir", "none"), 4, "must hold a checkpoint"),
     (("make", "none", "--towers", "2"), 4, "none"),
 ]
 

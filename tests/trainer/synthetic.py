@@ -10,7 +10,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -62,12 +62,21 @@ def fragment_table(seed: int, rows: int, types: Mapping[str, ColumnType] | None 
 
 
 class Synthetic:
-    """``partitions`` hourly partitions of two fragments each. ``tables`` may be changed by a test, by fragment path."""
+    """``partitions`` hourly partitions of two fragments each. ``tables`` may be changed by a test, by fragment path.
+
+    ``make``: a fragment's table by a number of its own, its rows and the types of its columns.
+    """
 
     def __init__(
-        self, partitions: int = 4, rows: int = 300, *, first: int = 0, types: Mapping[str, ColumnType] | None = None
+        self,
+        partitions: int = 4,
+        rows: int = 300,
+        *,
+        first: int = 0,
+        types: Mapping[str, ColumnType] | None = None,
+        make: Callable[[int, int, Mapping[str, ColumnType]], pa.Table] | None = None,
     ) -> None:
-        types = types or TYPES
+        types, self._make = types or TYPES, make or fragment_table
         self.tables: dict[str, pa.Table] = {}
         self.reads: list[str] = []
         parts = tuple(self._partition(hour, rows, types) for hour in range(first, first + partitions))
@@ -83,7 +92,7 @@ class Synthetic:
         fragments = []
         for k in range(2):
             path, count = f"hour={hour:02d}/{k}.parquet", rows + 17 * k
-            self.tables[path] = fragment_table(1000 * hour + k, count, types)
+            self.tables[path] = self._make(1000 * hour + k, count, types)
             digests = {name: f"{hour}-{k}-{name}" for name in [*types, "clicked", "unused"]}
             fragments.append(SolutionFragment(f"id-{hour}-{k}", path, (0,), count, 0, digests, plan=0, files=()))
         start = START + timedelta(hours=hour)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from trainer.errors import ConfigError
-from trainer.options.config import TrainConfig
+from trainer.options.config import TrainConfig, continued_options, recorded_options
 from trainer.options.towers import TowerOptions, check_towers
 
 TOWERS = [["a"], ["b", "c"]]
@@ -23,8 +23,9 @@ _OPTIONS = st.fixed_dictionaries(
         "towers": st.just(TOWERS) | _DOCUMENTS,
         **{
             name: _DOCUMENTS | st.integers(0, 8)
-            for name in ("compression", "combinations", "projections", "dim", "other")
+            for name in ("compression", "combinations", "projections", "dim", "width", "rank", "other")
         },
+        "module": st.sampled_from(["projection", "combination", "other"]) | _DOCUMENTS,
     },
 )
 
@@ -38,7 +39,7 @@ def test_any_document_is_options_or_is_refused(document):
         event("refused")
     else:
         assert TowerOptions.read(found.to_document()) == found
-        assert bool(found.compression) != bool(found.dim)
+        assert not found.compression or not (found.dim or found.width)
 
 
 @settings(max_examples=scaled(200))
@@ -59,8 +60,11 @@ def test_any_document_is_towers_or_is_refused(document):
     [
         (3, "tower_modules must be an object"),
         ({"compression": 2}, "tower_modules must be an object with towers"),
-        ({"towers": TOWERS}, "one of them"),
         ({"towers": TOWERS, "compression": 2, "dim": 4}, "one of them"),
+        ({"towers": TOWERS, "compression": 2, "width": 4}, "one of them"),
+        ({"towers": TOWERS, "module": "mixing"}, "tower_modules.module must be projection or combination"),
+        ({"towers": TOWERS, "dim": 4, "combinations": 0.5}, "tower_modules.combinations must be a whole number"),
+        ({"towers": TOWERS, "rank": 0}, "tower_modules.rank must be an integer"),
         ({"towers": TOWERS, "compression": 2, "projections": 1}, "where combinations or projections are given"),
         ({"towers": TOWERS, "compression": 0.5}, r"tower_modules.compression must be a number in \[1, 4096\]"),
         ({"towers": TOWERS, "compression": float("nan")}, "tower_modules.compression must be a number"),
@@ -81,7 +85,29 @@ def test_a_configuration_without_towers_has_the_document_of_earlier_releases():
     config = TrainConfig("run")
     assert "tower_modules" not in config.to_document()
     given = TrainConfig("run", tower_modules={"towers": TOWERS, "compression": 4})
-    assert given.to_document()["tower_modules"] == {"towers": TOWERS, "compression": 4}
+    assert given.to_document()["tower_modules"] == {"towers": TOWERS, "module": "projection", "compression": 4}
     assert TrainConfig.from_document(given.to_document(), run_dir="run") == given
     shaped = TrainConfig("run", tower_modules={"towers": TOWERS, "dim": 4, "projections": 2})
-    assert shaped.to_document()["tower_modules"] == {"towers": TOWERS, "combinations": 1.0, "projections": 2, "dim": 4}
+    assert shaped.to_document()["tower_modules"] == {
+        "towers": TOWERS,
+        "module": "projection",
+        "projections": 2,
+        "dim": 4,
+    }
+
+
+def test_runs_of_earlier_releases_keep_the_module_that_they_had():
+    recorded = {"tower_modules": {"towers": TOWERS, "compression": 4}}
+    assert recorded_options(recorded)["tower_modules"]["module"] == "combination"
+    for asked in ({}, recorded):
+        assert continued_options(recorded, asked)["tower_modules"] == {
+            "towers": TOWERS,
+            "module": "combination",
+            "compression": 4,
+        }
+    newer = {"tower_modules": {"towers": TOWERS, "module": "projection"}}
+    assert continued_options(newer, recorded)["tower_modules"]["module"] == "projection"
+    assert continued_options(recorded, newer)["tower_modules"]["module"] == "projection", (
+        "which a run that goes on refuses"
+    )
+    assert "tower_modules" not in recorded_options({})

@@ -1,7 +1,7 @@
 """Modules of towers (Luo et al., "Disaggregated Multi-Tower", MLSys 2024, section 3.2): layers that compress the inputs of each tower.
 
-A tower of DLRM projects the width of its inputs, and combines them linearly; a tower of DCN-v2 crosses its inputs, and projects the result. So
-features of one tower interact before those of different towers, and fewer columns leave a tower.
+A tower of DLRM projects its inputs, each by itself and all together; a tower of DCN-v2 crosses its inputs, and projects the result. So fewer columns
+leave a tower, and features of one tower of DCN-v2 interact before those of different towers.
 """
 
 from __future__ import annotations
@@ -16,13 +16,47 @@ from trainer.model.inputs import InputLayout
 from trainer.model.mlp import SeededLayers
 from trainer.model.tower_shapes import TowerShape, TowerShapes, tower_shapes
 from trainer.options.config import TrainConfig
+from trainer.options.towers import COMBINATION
 
 #: The cross layers of a tower of DCN-v2.
 _CROSS_LAYERS = 1
 
 
-class LinearTower:
-    """The module of a tower of DLRM: of F inputs of N columns, ``combinations`` vectors and ``projections`` vectors of D columns.
+class ProjectionTower:
+    """The module of a tower of DLRM: of F inputs of N columns, c vectors of D columns each, and p vectors of D columns.
+
+    A matrix N x cD, which all inputs of the tower share, projects each of them; the p vectors are linear in all F x N columns. So the
+    operations are those of the paper's tables 4 and 5 (``benchmarks/support/dense_shapes.py``).
+
+    Attributes:
+        layers: the dense layers; none if the tower passes its one input on.
+    """
+
+    def __init__(self, made: SeededLayers, shape: TowerShape, columns: int, dim: int) -> None:
+        self._inputs, self._columns, self._shape = len(shape.features), columns, shape
+        self.layers: list[Any] = []
+        if shape.passes:
+            return
+        if shape.combinations:
+            self.layers.append(made.dense(shape.combinations // self._inputs * dim, columns, None, bias=False))
+        if shape.projections:
+            self.layers.append(made.dense(shape.projections * dim, self._inputs * columns, None, bias=False))
+
+    def __call__(self, inputs: Any) -> Any:
+        """[events, vectors x D] from [events, F x N]."""
+        if self._shape.passes:
+            return tf.identity(inputs)
+        outputs, layers = [], iter(self.layers)
+        if self._shape.combinations:
+            each = next(layers)(tf.reshape(inputs, [-1, self._columns]))
+            outputs.append(tf.reshape(each, [-1, self._inputs * each.shape[1]]))
+        if self._shape.projections:
+            outputs.append(next(layers)(inputs))
+        return tf.concat(outputs, axis=1)
+
+
+class CombinationTower:
+    """A module of DLRM that mixes features: of F inputs of N columns, ``combinations`` and ``projections`` vectors of D columns.
 
     The first are linear combinations of the inputs, whose width a matrix N x D projects; the others are linear in all F x N columns.
 
@@ -79,7 +113,12 @@ class TowerModules:
         width: the columns of all outputs.
     """
 
-    def __init__(self, shapes: TowerShapes, modules: Sequence[LinearTower | CrossTower], widths: Sequence[int]) -> None:
+    def __init__(
+        self,
+        shapes: TowerShapes,
+        modules: Sequence[ProjectionTower | CombinationTower | CrossTower],
+        widths: Sequence[int],
+    ) -> None:
         self.shapes, self.modules, self._widths = shapes, tuple(modules), list(widths)
         self.width = sum(one.width for one in shapes.towers)
 
@@ -100,7 +139,9 @@ def dlrm_towers(layout: InputLayout, config: TrainConfig, made: SeededLayers) ->
     shapes = tower_shapes(layout.features, config)
     if shapes is None:
         return None
-    modules = [LinearTower(made, one, config.dim, shapes.dim) for one in shapes.towers]
+    assert config.tower_modules is not None
+    kind = CombinationTower if config.tower_modules.module == COMBINATION else ProjectionTower
+    modules = [kind(made, one, config.dim, shapes.dim) for one in shapes.towers]
     return TowerModules(shapes, modules, [config.dim] * len(layout.features))
 
 
@@ -109,5 +150,7 @@ def dcn_towers(layout: InputLayout, config: TrainConfig, made: SeededLayers) -> 
     shapes = tower_shapes(layout.features, config)
     if shapes is None:
         return None
-    modules = [CrossTower(made, one, config.cross_rank) for one in shapes.towers]
+    assert config.tower_modules is not None
+    rank = config.tower_modules.rank or config.cross_rank
+    modules = [CrossTower(made, one, rank) for one in shapes.towers]
     return TowerModules(shapes, modules, [one.width for one in layout.features])

@@ -5,7 +5,7 @@ A job whose tables are exchanged by towers applies a module before outputs leave
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class TrainedTower:
     @property
     def weights(self) -> Array:
         """All weights, one layer after the other, float32, flat."""
-        return np.concatenate([np.ravel(one.numpy()) for one in self._weights])
+        return _flat(one.numpy() for one in self._weights)
 
     def outputs(self, activations: Array) -> Array:
         """See :class:`~trainer.tables.routes.towers.tower_module.TowerModule`."""
@@ -65,7 +65,7 @@ class TrainedTower:
     def gradients(self, activations: Array, by_outputs: Array) -> tuple[Array, Array]:
         """See :class:`~trainer.tables.routes.towers.tower_module.TowerModule`."""
         by_activations, *by_weights = self._backward(activations, by_outputs)
-        return by_activations.numpy(), np.concatenate([np.ravel(one.numpy()) for one in by_weights])
+        return by_activations.numpy(), _flat(one.numpy() for one in by_weights)
 
     def _differentiate(self, activations: Any, by_outputs: Any) -> list[Any]:
         with tf.GradientTape() as tape:
@@ -76,10 +76,10 @@ class TrainedTower:
 
     def apply(self, gradients: Array) -> None:
         """See :class:`~trainer.tables.routes.towers.tower_module.TowerModule`."""
-        sizes = [int(np.prod(one.shape)) for one in self._weights]
-        parts = np.split(gradients, np.cumsum(sizes)[:-1])
+        ends = np.cumsum([int(np.prod(one.shape)) for one in self._weights])
         step = tf.constant(self._updates, tf.float32)
-        for variable, slots, part in zip(self._weights, self._slots, parts, strict=True):
+        for variable, slots, end in zip(self._weights, self._slots, ends, strict=True):
+            part = gradients[end - int(np.prod(variable.shape)) : end]
             gradient = tf.constant(part.reshape(variable.shape))
             before = [slot.value for slot in slots]
             after, *slots_after = updated(self._kind, self._rate, variable.value, gradient, before, step)
@@ -87,3 +87,8 @@ class TrainedTower:
             for slot, value in zip(slots, slots_after, strict=True):
                 slot.assign(value)
         self._updates += 1
+
+
+def _flat(arrays: Iterable[Array]) -> Array:
+    """All values, one array after the other, float32; none of a module without weights."""
+    return np.concatenate([np.zeros(0, np.float32), *(np.ravel(one) for one in arrays)])

@@ -15,7 +15,7 @@ from trainer.options.hashed import HashedOptions, read_hashed
 from trainer.options.hot_rows import HotOptions
 from trainer.options.pruning import PruningOptions
 from trainer.options.resume_rules import changes_weights
-from trainer.options.towers import TowerOptions
+from trainer.options.towers import TowerOptions, with_kept_module, with_recorded_module
 from trainer.options.trial_record import TrialRow, read_trial
 from transforms.errors import nearest
 
@@ -55,6 +55,7 @@ SCALE_KINDS = ("plain", "log")
 #: Options that a document has only if they are given: those of earlier releases do not have them.
 _IF_GIVEN = ("hashed", "pruning", "tower_modules", "trial")
 _PER_HOST = "batch_rows_per_host"
+_TOWERS = "tower_modules"
 
 
 def _no_overrides() -> Mapping[str, Any]:
@@ -355,7 +356,19 @@ class TrainConfig:
 
 def recorded_options(document: Mapping[str, Any]) -> dict[str, Any]:
     """All options of a run by the document that it recorded, which keeps its meaning: :meth:`TrainConfig.to_document`."""
-    return {_PER_HOST: True, **document}
+    found = {_PER_HOST: True, **document}
+    if _TOWERS in found:
+        found[_TOWERS] = with_recorded_module(found[_TOWERS])
+    return found
+
+
+def continued_options(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the rest of a run: those ``asked`` for, else those that it recorded."""
+    kept = recorded_options(recorded)
+    found = {**kept, **asked}
+    if _TOWERS in asked:
+        found[_TOWERS] = with_kept_module(asked[_TOWERS], kept.get(_TOWERS))
+    return found
 
 
 def _path_of(option: str, function: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
 from trainer.errors import ConfigError
@@ -14,27 +14,38 @@ Towers = tuple[tuple[str, ...], ...]
 
 #: The most that a tower is compressed, and the most vectors and columns of one.
 _MOST_COMPRESSION, _MOST_COUNT = 4096, 1 << 16
-#: Options that say the outputs of DLRM's modules in place of the ratio.
-_SHAPES = ("combinations", "projections", "dim")
+#: Of DLRM, in place of a ratio: the paper's c, p and D. Of DCN-v2: the columns of a tower's outputs, and the rank of its cross layer.
+_DLRM_SHAPE, _DCN_SHAPE = ("combinations", "projections", "dim"), ("width", "rank")
+PROJECTION, COMBINATION = "projection", "combination"
+_KINDS = (PROJECTION, COMBINATION)
 
 
 @dataclass(frozen=True, slots=True)
 class TowerOptions:
     """The modules of towers (Luo et al., "Disaggregated Multi-Tower", MLSys 2024, section 3.2).
 
+    Without a ratio and a shape a tower of DLRM halves the width of its vectors, and one of DCN-v2 gives as many columns as one input has.
+
     Attributes:
         towers: the names of the inputs of each tower; each embedded input is in one.
-        compression: the columns of the towers' inputs over those of their outputs, from 1 on; 0 if the shape is given in its place.
-        combinations: the paper's c: linear combinations of a tower's features, for each of them; DLRM only.
+        module: of DLRM: "projection", the paper's, or "combination", that of runs whose options do not say it.
+        compression: the columns of the towers' inputs over those of their outputs, from 1 on; 0 if it follows from the shape.
+        combinations: the paper's c, DLRM only: the vectors that each feature gives, a whole number. Of "combination": linear combinations of
+            the features, for each of them.
         projections: the paper's p: vectors that are linear in all columns of a tower; DLRM only.
-        dim: the paper's D: the columns of each of these vectors, and of the bottom MLP's result; 0: ``dim`` over ``compression``.
+        dim: the paper's D: the columns of each of these vectors, and of the bottom MLP's result; 0: it follows from the ratio.
+        width: the columns that each tower of DCN-v2 gives; 0: it follows from the ratio, or is that of one input.
+        rank: of the matrices of its cross layer; 0: the model's ``cross_rank``.
     """
 
     towers: Towers
+    module: str = PROJECTION
     compression: float = 0.0
     combinations: float = 1.0
     projections: int = 0
     dim: int = 0
+    width: int = 0
+    rank: int = 0
 
     @classmethod
     def read(cls, document: object) -> TowerOptions:
@@ -42,36 +53,58 @@ class TowerOptions:
         if isinstance(document, cls):
             return document
         if not isinstance(document, Mapping) or "towers" not in document:
-            _refuse("tower_modules", document, "an object with towers and compression")
-        known = ("towers", "compression", *_SHAPES)
-        check_known(document, known, where="tower_modules", of="tower_modules")
-        towers = document["towers"]
-        check_towers(towers, where="tower_modules.towers")
-        if ("compression" in document) == ("dim" in document):
-            given = "both" if "dim" in document else "neither"
-            _refuse("tower_modules", given, "an object with compression, a ratio, or dim, a width, one of them")
-        if "compression" in document and ("combinations" in document or "projections" in document):
-            _refuse(
-                "tower_modules",
-                "compression with a shape",
-                "an object with dim where combinations or projections are given",
-            )
-        _check_number("compression", document.get("compression", 1), 1, _MOST_COMPRESSION)
-        _check_number("combinations", document.get("combinations", 1), 0, _MOST_COUNT)
-        for name, least in (("projections", 0), ("dim", 1)):
-            if type(document.get(name, 1)) is not int or not least <= document.get(name, 1) <= _MOST_COUNT:
-                _refuse(f"tower_modules.{name}", document[name], f"an integer in [{least}, {_MOST_COUNT}]")
-        found = cls(**{**document, "towers": tuple(tuple(tower) for tower in towers)})
+            _refuse("tower_modules", document, "an object with towers")
+        check_known(document, [one.name for one in fields(cls)], where="tower_modules", of="tower_modules")
+        check_towers(document["towers"], where="tower_modules.towers")
+        _check_shape(document)
+        found = cls(**{**document, "towers": tuple(tuple(tower) for tower in document["towers"])})
         if not found.combinations and not found.projections:
             _refuse("tower_modules.combinations", 0, "above 0 unless projections is")
+        if found.module == PROJECTION and found.combinations != int(found.combinations):
+            _refuse(
+                "tower_modules.combinations", found.combinations, "a whole number: each feature gives as many vectors"
+            )
         return found
 
     def to_document(self) -> dict[str, object]:
-        """The options as an object, without those that are not given."""
-        towers = [list(tower) for tower in self.towers]
-        if self.compression:
-            return {"towers": towers, "compression": self.compression}
-        return {"towers": towers, **{name: getattr(self, name) for name in _SHAPES}}
+        """The options as an object: the towers, the module, and all else that is not as it is by default."""
+        given = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+        return {**given, "towers": [list(tower) for tower in self.towers], "module": self.module}
+
+
+def with_recorded_module(document: object) -> object:
+    """``tower_modules`` as a run recorded them: "combination" where nothing says the module, as there was no other."""
+    return {"module": COMBINATION, **document} if isinstance(document, Mapping) else document
+
+
+def with_kept_module(asked: object, recorded: object) -> object:
+    """``tower_modules`` that are asked of a run which goes on: they have its module where they do not say one."""
+    if isinstance(asked, Mapping) and isinstance(recorded, Mapping) and "module" in recorded:
+        return {"module": recorded["module"], **asked}
+    return asked
+
+
+def _check_shape(document: Mapping[str, Any]) -> None:
+    """Raise :class:`ConfigError` unless numbers are in range, and the outputs have one width by a ratio, by DLRM's shape or by DCN's."""
+    if document.get("module", PROJECTION) not in _KINDS:
+        _refuse("tower_modules.module", document["module"], " or ".join(_KINDS))
+    if "compression" in document and ("dim" in document or "width" in document):
+        _refuse(
+            "tower_modules",
+            "a ratio and a width",
+            "an object with compression, a ratio, or dim or width, columns: one of them",
+        )
+    if "compression" in document and ("combinations" in document or "projections" in document):
+        _refuse(
+            "tower_modules",
+            "compression with a shape",
+            "an object with dim where combinations or projections are given",
+        )
+    _check_number("compression", document.get("compression", 1), 1, _MOST_COMPRESSION)
+    _check_number("combinations", document.get("combinations", 1), 0, _MOST_COUNT)
+    for name, least in (("projections", 0), ("dim", 1), ("width", 1), ("rank", 1)):
+        if type(document.get(name, 1)) is not int or not least <= document.get(name, 1) <= _MOST_COUNT:
+            _refuse(f"tower_modules.{name}", document[name], f"an integer in [{least}, {_MOST_COUNT}]")
 
 
 def check_towers(towers: object, *, where: str = "towers") -> None:

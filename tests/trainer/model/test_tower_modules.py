@@ -32,7 +32,9 @@ from trainer.serving.trained import load_trained
 
 TOWERS = [["c", "a"], ["b"]]
 HALF = {"towers": TOWERS, "compression": 2}
-SHAPED = {"towers": TOWERS, "dim": 2, "combinations": 0.5, "projections": 1}
+SHAPED = {"towers": TOWERS, "dim": 2, "projections": 1}
+MIXED = {"towers": TOWERS, "dim": 2, "combinations": 0.5, "projections": 1, "module": "combination"}
+FLAT = {"towers": TOWERS, "dim": 4, "combinations": 0, "projections": 1}
 
 
 def weights_of(model):
@@ -44,8 +46,41 @@ def shapes_of(options, inputs=IDS, **others):
     return tower_shapes(lay_out(inputs, config("run", **others)).features, made)
 
 
-def test_a_dlrm_with_towers_equals_the_formulas_in_numpy():
-    model = model_of([*IDS, *NUMBERS], tower_modules=SHAPED)
+@pytest.mark.parametrize("options", [HALF, SHAPED, FLAT])
+def test_a_dlrm_with_towers_equals_the_formulas_in_numpy(options):
+    model = model_of([*IDS, *NUMBERS], tower_modules=options)
+    activations, dense, _ = batch_for([*IDS, *NUMBERS])
+    a, b, c = np.split(activations.astype(np.float64), 3, axis=1)
+    weights, vectors = weights_of(model), []
+    for inputs in ([a, c], [b]):
+        if options is FLAT and len(inputs) == 1:
+            vectors += inputs  # one vector of the width of the tower's one input
+            continue
+        if options is not FLAT:
+            width, *weights = weights
+            vectors += [one @ width for one in inputs]
+        if options is not HALF:
+            project, *weights = weights
+            vectors.append(np.concatenate(inputs, axis=1) @ project)
+    assert [one.shape[1] for one in vectors] == {2: [2] * 3, 3: [2] * 5, 4: [4] * 2}[
+        2 if options is HALF else 3 if options is SHAPED else 4
+    ]
+    check_dlrm_above(model, weights, vectors, activations, dense)
+
+
+def check_dlrm_above(model, weights, vectors, activations, dense):
+    """That a model predicts by the dot products of ``vectors`` and the bottom MLP's result; ``weights``: those above the modules."""
+    pairs = list(zip(weights[0::2], weights[1::2], strict=True))
+    vectors = [*vectors, bottom := relu_mlp(dense, pairs[:2])]
+    dots = [(vectors[i] * vectors[j]).sum(axis=1) for i in range(len(vectors)) for j in range(i)]
+    hidden = relu_mlp(np.concatenate([bottom, np.stack(dots, axis=1)], axis=1), pairs[2:3])
+    kernel, bias = pairs[3]
+    expected = (hidden @ kernel + bias)[:, 0]
+    np.testing.assert_allclose(model.predict(activations, NO_LINEAR, dense), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_modules_of_combinations_equal_their_formulas_in_numpy():
+    model = model_of([*IDS, *NUMBERS], tower_modules=MIXED)
     activations, dense, _ = batch_for([*IDS, *NUMBERS])
     a, b, c = np.split(activations.astype(np.float64), 3, axis=1)
     weights, vectors = weights_of(model), []
@@ -55,26 +90,24 @@ def test_a_dlrm_with_towers_equals_the_formulas_in_numpy():
         projected = np.stack([one @ width for one in inputs], axis=2)  # [events, D, inputs]
         vectors += list(np.moveaxis(projected @ combine, 2, 0))
         vectors.append(np.concatenate(inputs, axis=1) @ project)
-    pairs = list(zip(weights[0::2], weights[1::2], strict=True))
-    vectors.append(bottom := relu_mlp(dense, pairs[:2]))
-    assert [one.shape for one in vectors] == [(6, 2)] * 5
-    dots = [(vectors[i] * vectors[j]).sum(axis=1) for i in range(5) for j in range(i)]
-    hidden = relu_mlp(np.concatenate([bottom, np.stack(dots, axis=1)], axis=1), pairs[2:3])
-    kernel, bias = pairs[3]
-    expected = (hidden @ kernel + bias)[:, 0]
-    np.testing.assert_allclose(model.predict(activations, NO_LINEAR, dense), expected, rtol=1e-4, atol=1e-5)
+    assert [one.shape for one in vectors] == [(6, 2)] * 4
+    check_dlrm_above(model, weights, vectors, activations, dense)
 
 
-@pytest.mark.parametrize("rank", [0, 2])
-def test_a_dcn_with_towers_equals_the_formulas_in_numpy(rank):
-    model = model_of([*IDS, *NUMBERS], network="dcn", cross_rank=rank, cross_layers=1, tower_modules=HALF)
+@pytest.mark.parametrize(
+    ("rank", "own", "options"), [(0, 0, HALF), (2, 2, HALF), (0, 2, {"rank": 2}), (2, 2, {"width": 3})]
+)
+def test_a_dcn_with_towers_equals_the_formulas_in_numpy(rank, own, options):
+    options = {"towers": TOWERS, **options}
+    model = model_of([*IDS, *NUMBERS], network="dcn", cross_rank=rank, cross_layers=1, tower_modules=options)
     activations, dense, _ = batch_for([*IDS, *NUMBERS])
     a, b, c = np.split(activations.astype(np.float64), 3, axis=1)
-    weights, outputs, each = weights_of(model), [], 3 if rank else 2
+    weights, outputs, each = weights_of(model), [], 3 if own else 2
     for inputs in (np.concatenate([a, c], axis=1), b):
-        outputs.append(crossed(inputs, [weights[:each]], rank) @ weights[each])
+        outputs.append(crossed(inputs, [weights[:each]], own) @ weights[each])
         weights = weights[each + 1 :]
-    assert [one.shape[1] for one in outputs] == [4, 2]
+    each = 3 if rank else 2
+    assert [one.shape[1] for one in outputs] == {"compression": [4, 2], "rank": [4, 4], "width": [3, 3]}[[*options][1]]
     first = np.concatenate([*outputs, dense], axis=1)
     hidden = relu_mlp(crossed(first, [weights[:each]], rank), [weights[each : each + 2]])
     expected = (hidden @ weights[each + 2] + weights[each + 3])[:, 0]
@@ -82,7 +115,11 @@ def test_a_dcn_with_towers_equals_the_formulas_in_numpy(rank):
 
 
 @pytest.mark.parametrize(
-    "options", [{"tower_modules": HALF}, {"tower_modules": SHAPED}, {"tower_modules": HALF, "network": "dcn"}]
+    "options",
+    [
+        *({"tower_modules": one} for one in (HALF, SHAPED, FLAT, MIXED)),
+        {"tower_modules": HALF, "network": "dcn"},
+    ],
 )
 @pytest.mark.parametrize("inputs", [IDS, [*IDS, *NUMBERS]])
 def test_gradients_are_those_of_the_loss_and_steps_lower_it(options, inputs):
@@ -109,7 +146,13 @@ def test_gradients_are_those_of_the_loss_and_steps_lower_it(options, inputs):
     [
         (HALF, {}, [(2, 0, 4), (1, 0, 2)], 2),
         ({"towers": TOWERS, "compression": 4}, {}, [(2, 0, 2), (1, 0, 1)], 4),
-        (SHAPED, {}, [(1, 1, 4), (1, 1, 4)], 1.5),
+        ({"towers": TOWERS}, {}, [(2, 0, 4), (1, 0, 2)], 2),
+        (MIXED, {}, [(1, 1, 4), (1, 1, 4)], 1.5),
+        (SHAPED, {}, [(2, 1, 6), (1, 1, 4)], 1.2),
+        (FLAT, {}, [(0, 1, 4), (0, 1, 4)], 1.5),
+        ({"towers": TOWERS}, {"network": "dcn"}, [(0, 0, 4), (0, 0, 4)], 1.5),
+        ({"towers": TOWERS, "width": 3}, {"network": "dcn"}, [(0, 0, 3), (0, 0, 3)], 2),
+        ({"towers": TOWERS, "width": 6}, {"network": "dcn"}, [(0, 0, 6), (0, 0, 4)], 1.2),
         (HALF, {"network": "dcn"}, [(0, 0, 4), (0, 0, 2)], 2),
         ({"towers": TOWERS, "compression": 3}, {"network": "dcn"}, [(0, 0, 3), (0, 0, 1)], 3),
         (HALF, {"dims": {"b": 8}}, [(2, 0, 4), (1, 0, 2)], 16 / 6),
@@ -131,9 +174,11 @@ def test_shapes_follow_from_the_options(options, others, expected, compression):
         ({"towers": TOWERS, "compression": 8}, {}, "compression must divide the dim of the model"),
         ({"towers": TOWERS, "compression": 3}, {}, "compression must divide the dim of the model"),
         ({"towers": TOWERS, "compression": 5}, {"network": "dcn"}, "a tower must have at least as many columns as compression"),
-        ({"towers": TOWERS, "dim": 2}, {"network": "dcn"}, "the towers of dcn must have a compression ratio"),
+        ({"towers": TOWERS, "dim": 2}, {"network": "dcn"}, "tower_modules of dcn must have its own shape"),
+        ({"towers": TOWERS, "width": 2}, {}, "tower_modules of dlrm must have its own shape"),
+        ({"towers": TOWERS, "compression": 2, "rank": 2}, {}, "tower_modules of dlrm must have its own shape"),
         ({"towers": TOWERS, "dim": 4, "projections": 1}, {}, "the outputs of a tower must be at most as wide as its inputs"),
-        ({"towers": TOWERS, "dim": 5, "combinations": 0.5}, {}, "must be at most"),
+        ({"towers": TOWERS, "dim": 5}, {}, "must be at most that of the model"),
         (HALF, {"network": "some.module:build"}, "tower_modules needs a network with tower modules"),
     ],
 )  # fmt: skip
@@ -172,6 +217,18 @@ def test_a_linear_model_has_no_modules():
     assert shapes_of(HALF, deep=False, linear=True) is None
     model = model_of([*IDS, *NUMBERS], deep=False, linear=True, tower_modules=HALF)
     assert len(weights_of(model)) == 2
+
+
+def test_a_tower_that_passes_its_input_on_has_no_weights_on_its_hosts():
+    options = config("run", tower_modules=FLAT, batch_rows=6)
+    tower = DenseModel(lay_out(IDS, options), options, takes_outputs=True).tower_module(1)
+    inputs, by_outputs = np.arange(24, dtype=np.float32).reshape(6, 4), np.ones((6, 4), np.float32)
+    by_inputs, by_weights = tower.gradients(inputs, by_outputs)
+    assert tower.outputs(inputs).tobytes() == inputs.tobytes()
+    assert by_inputs.tobytes() == by_outputs.tobytes()
+    assert by_weights.shape == tower.weights.shape == (0,)
+    tower.apply(by_weights)
+    assert tower.variables == []
 
 
 @pytest.mark.parametrize("network", ["dlrm", "dcn"])

@@ -1,4 +1,4 @@
-"""Balanced groups of near points: k-means whose groups have nearly equal weights. Pure and deterministic.
+"""Balanced groups of near points: k-means whose groups have at most a given multiple of the mean weight. Pure and deterministic.
 
 The assignment of a step is exact. With equal weights it is an assignment problem (every group has equally many items within one), which scipy solves
 in milliseconds. With other weights its linear relaxation is a transportation problem, which has a solution with fewer divided items than groups;
@@ -8,6 +8,8 @@ of their own for each step.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment, linprog
@@ -25,7 +27,7 @@ _MOST_EXCHANGES = 20
 _BALANCED = 1.03
 
 
-def balanced_groups(points: Array, weights: Array, groups: int, *, seed: int) -> Array:
+def balanced_groups(points: Array, weights: Array, groups: int, *, seed: int, largest: float = 1.0) -> Array:
     """The group of each item, int64 [items]; no group is empty.
 
     Args:
@@ -33,6 +35,7 @@ def balanced_groups(points: Array, weights: Array, groups: int, *, seed: int) ->
         weights: float64 [items], >= 0: what is balanced. With equal ones the numbers of items differ by at most one.
         groups: their number, at most that of the items.
         seed: equal input and seeds give equal groups.
+        largest: the paper's R: the most that a group may have, by the mean; 1: all have equally much.
 
     Raises:
         ConfigError: for fewer items than groups, and weights that are negative or not finite.
@@ -43,8 +46,10 @@ def balanced_groups(points: Array, weights: Array, groups: int, *, seed: int) ->
         )
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise ConfigError("the weights of items must be finite numbers", value=weights[:8].tolist(), allowed=">= 0")
+    if not 1 <= largest < np.inf:
+        raise ConfigError("the largest group must be at least the mean", value=largest, allowed=">= 1")
     random = np.random.default_rng(seed)
-    found = [_refined(points, weights, _spread_centres(points, groups, random)) for _ in range(_STARTS)]
+    found = [_refined(points, weights, _spread_centres(points, groups, random), largest) for _ in range(_STARTS)]
     return min(found, key=lambda one: one[0])[1]
 
 
@@ -62,11 +67,11 @@ def _spread_centres(points: Array, groups: int, random: np.random.Generator) -> 
     return points[chosen]
 
 
-def _refined(points: Array, weights: Array, centres: Array) -> tuple[float, Array]:
+def _refined(points: Array, weights: Array, centres: Array, largest: float) -> tuple[float, Array]:
     """The groups after assignments and means in turns, and the sum of squared distances; it stops when nothing gets shorter."""
     best, labels = np.inf, np.zeros(len(points), np.int64)
     for _ in range(_MOST_STEPS):
-        assigned = assign_balanced(_squares(points, centres), weights)
+        assigned = assign_balanced(_squares(points, centres), weights, largest)
         centres = np.stack([points[assigned == group].mean(axis=0) for group in range(len(centres))])
         total = float(np.square(points - centres[assigned]).sum())
         if total >= best - 1e-12:
@@ -75,43 +80,45 @@ def _refined(points: Array, weights: Array, centres: Array) -> tuple[float, Arra
     return best, labels
 
 
-def assign_balanced(costs: Array, weights: Array) -> Array:
+def assign_balanced(costs: Array, weights: Array, largest: float = 1.0) -> Array:
     """The group of each item at the least cost with balanced weights, int64 [items]; see :func:`balanced_groups`.
 
     Args:
         costs: float64 [items, groups].
         weights: float64 [items].
+        largest: see :func:`balanced_groups`.
     """
     if np.all(weights == weights[0]):
-        return _equal_sizes(costs)
-    labels = _without_empty(_rounded(_shares(costs, weights), weights), costs)
-    return _evened(labels, costs, weights)
+        return _by_number(costs, largest)
+    labels = _without_empty(_rounded(_shares(costs, weights, largest), weights), costs)
+    return _evened(labels, costs, weights, largest)
 
 
-def _equal_sizes(costs: Array) -> Array:
-    """Numbers of items that differ by at most one: a place for each item of each group, the last of which may stay free."""
+def _by_number(costs: Array, largest: float) -> Array:
+    """Groups of at most ``largest`` times the mean number of items, none empty; of 1, of numbers that differ by at most one."""
     items, groups = costs.shape
-    places = -(-items // groups)
+    even = -(-items // groups)
+    places = max(even, min(math.floor(largest * items / groups), items - groups + 1))
     free = places * groups - items
     table = np.repeat(costs, places, axis=1)
     if free:
-        # A blank item takes the last place of a group, so that each group has at most one free place.
+        # A blank item takes a place that a group need not fill: its last one in groups of equal size, else all but its first.
         blank = np.full((free, places * groups), np.inf)
-        blank[:, places - 1 :: places] = 0.0
+        blank.reshape(free, groups, places)[:, :, places - 1 if places == even else 1 :] = 0.0
         table = np.concatenate([table, blank])
     _, taken = linear_sum_assignment(table)
     found: Array = (taken[:items] // places).astype(np.int64)
     return found
 
 
-def _shares(costs: Array, weights: Array) -> Array:
-    """The share of each item in each group, [items, groups]: the least cost at which all groups have the mean weight."""
+def _shares(costs: Array, weights: Array, largest: float) -> Array:
+    """The share of each item in each group, [items, groups]: the least cost at which groups have at most ``largest`` times the mean weight."""
     items, groups = costs.shape
     columns = np.arange(items * groups)
     of_item = coo_array((np.ones(items * groups), (columns // groups, columns)))
     scaled = weights / weights.sum()  # above 0: the weights differ
     of_group = coo_array((np.repeat(scaled, groups), (columns % groups, columns)), shape=(groups, items * groups))
-    most = np.full(groups, 1.0 / groups + 1e-9)
+    most = np.full(groups, largest / groups + 1e-9)
     solved = linprog(
         costs.ravel(), A_ub=of_group.tocsr(), b_ub=most, A_eq=of_item.tocsr(), b_eq=np.ones(items), method="highs-ds"
     )
@@ -143,13 +150,13 @@ def _without_empty(labels: Array, costs: Array) -> Array:
     return labels
 
 
-def _evened(labels: Array, costs: Array, weights: Array) -> Array:
+def _evened(labels: Array, costs: Array, weights: Array, largest: float) -> Array:
     """Items of the heaviest group move to others, or change places with lighter ones, at the least cost, until weights are balanced.
 
     Every exchange leaves both groups lighter than the heaviest one was.
     """
     labels, groups = labels.copy(), costs.shape[1]
-    limit = _BALANCED * weights.sum() / groups
+    limit = max(_BALANCED, largest) * weights.sum() / groups
     for _ in range(_MOST_EXCHANGES * len(labels)):
         loads, counts = np.bincount(labels, weights, groups), np.bincount(labels, minlength=groups)
         heaviest = int(loads.argmax())

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trainer.errors import ConfigError
+from trainer.planning.towers.agreement import Agreement
 from trainer.planning.towers.balanced_groups import balanced_groups
 from trainer.planning.towers.interactions import Interactions
 from trainer.planning.towers.plane import STRIDED, PlanePoints, distances_of, embed
@@ -25,6 +26,8 @@ def make_towers(
     seed: int = 0,
     interactions: Interactions | None = None,
     source: str = "",
+    agreement: Agreement | None = None,
+    largest: float = 1.0,
 ) -> TowerPlan:
     """Towers of ``features``; features that share a table stay together. Equal input gives equal towers.
 
@@ -36,6 +39,8 @@ def make_towers(
         seed: of the points and groups.
         interactions: of all features in their order.
         source: where they come from, in words.
+        agreement: of the two trainings that they come from; None for one.
+        largest: the most that a tower may have of what is balanced, by the mean; 1: all have equally much. Strided towers are not asked.
 
     Raises:
         ConfigError: for more towers than tables, an unknown strategy or quantity, and interactions that are missing or of other features.
@@ -54,7 +59,7 @@ def make_towers(
         group = {table: number % towers for number, table in enumerate(tables)}
     else:
         assert plane is not None
-        group = _groups(features, tables, towers, balance, seed, plane)
+        group = _groups(features, tables, towers, balance, seed, plane, largest)
     return TowerPlan(
         features=tuple(features),
         towers=tuple(tuple(one.name for one in features if group[one.table] == number) for number in range(towers)),
@@ -65,6 +70,8 @@ def make_towers(
         interactions=interactions,
         points=() if plane is None else plane.points,
         plane_error=0.0 if plane is None else plane.error,
+        agreement=agreement,
+        largest=largest,
     )
 
 
@@ -76,13 +83,19 @@ def _plane(interactions: Interactions | None, strategy: str, seed: int) -> Plane
 
 
 def _groups(
-    features: Sequence[TowerFeature], tables: Sequence[str], towers: int, balance: str, seed: int, plane: PlanePoints
+    features: Sequence[TowerFeature],
+    tables: Sequence[str],
+    towers: int,
+    balance: str,
+    seed: int,
+    plane: PlanePoints,
+    largest: float,
 ) -> dict[str, int]:
     """The tower of each table, in the order in which towers are first used. The point of a table is the mean of its features' points."""
     at, weights = plane.array(), feature_weights(features, balance)
     members = [[place for place, one in enumerate(features) if one.table == table] for table in tables]
     points = np.stack([at[places].mean(axis=0) for places in members])
     of_table = np.array([sum(weights[features[place].name] for place in places) for places in members])
-    labels = balanced_groups(points, of_table, towers, seed=seed).tolist()
+    labels = balanced_groups(points, of_table, towers, seed=seed, largest=largest).tolist()
     number = {label: place for place, label in enumerate(dict.fromkeys(labels))}
     return {table: number[label] for table, label in zip(tables, labels, strict=True)}

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Final
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.fingerprinted import Fingerprinted
+from trainer.planning.towers.agreement import Agreement
 from trainer.planning.towers.interactions import Interactions
 from trainer.planning.towers.tower_plan import TowerFeature, TowerPlan
-from transforms.derived_documents import document_of, whole
+from transforms.derived_documents import Omitted, document_of, whole
 
 TOWERS_FORMAT: Final = "headrace.towers/1"
 _MOST_SEED = (1 << 63) - 1
@@ -52,6 +53,8 @@ class _Towers:
     interactions: _Interactions | None
     points: tuple[tuple[float, float], ...]
     plane_error: float
+    agreement: Omitted[Agreement | None] = None
+    largest: Omitted[float] = 1.0
 
 
 def _plan_at(document: DocumentField) -> TowerPlan:

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 from trainer.errors import ConfigError
 from trainer.options.towers import check_members, check_towers
+from trainer.planning.towers.agreement import Agreement
 from trainer.planning.towers.interactions import Interactions
 from trainer.planning.towers.plane import STRATEGIES, STRIDED
 from transforms.derived_documents import whole
@@ -58,6 +59,8 @@ class TowerPlan:
         interactions: of all features in their order; None if they are not known, which only ``strided`` allows.
         points: the place of each feature in the plane; empty if there are no interactions.
         plane_error: the root of the mean squared error of the points' distances.
+        agreement: of the two trainings whose mean interactions these are; None of a single training.
+        largest: the most that a tower may have of what is balanced, by the mean, where groups were free to be as near as possible.
     """
 
     features: tuple[TowerFeature, ...]
@@ -69,6 +72,8 @@ class TowerPlan:
     interactions: Interactions | None = None
     points: tuple[tuple[float, float], ...] = ()
     plane_error: float = 0.0
+    agreement: Agreement | None = None
+    largest: float = 1.0
 
     def __post_init__(self) -> None:
         names = [one.name for one in self.features]
@@ -93,6 +98,10 @@ class TowerPlan:
                               value=listed(self.interactions.features), allowed=listed(names))  # fmt: skip
         if len(self.points) != (0 if self.interactions is None else len(names)):
             raise ConfigError("towers with interactions must have a point for each feature", value=len(self.points))
+        if self.agreement is not None and self.interactions is None:
+            raise ConfigError("an agreement must be one of interactions", where="agreement", value="no interactions")
+        if not 1 <= self.largest < math.inf:
+            raise ConfigError("the largest tower must be at least the mean", where="largest", value=self.largest, allowed=">= 1")  # fmt: skip
         if not all(math.isfinite(value) for point in self.points for value in point) or not self.plane_error >= 0:
             raise ConfigError("points of features must be finite", value=self.points[:4])
 

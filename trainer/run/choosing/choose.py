@@ -17,7 +17,7 @@ from trainer.model.heads import Head, LabelFigures
 from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.model.task_heads import AnyHead, check_task_options, heads_of
 from trainer.model.user_functions import with_code_digests
-from trainer.options.config import TrainConfig, recorded_options
+from trainer.options.config import TrainConfig, continued_options, recorded_options
 from trainer.options.resume_rules import option_changes
 from trainer.run.choosing.calibration_choice import choose_calibration
 from trainer.run.choosing.candidates import Candidate, candidates_of, most_passes, variants_of
@@ -80,7 +80,7 @@ def choose_config(
 
 def _continued(recorded: Mapping[str, Any], asked: Mapping[str, Any], run_dir: str, tell: Tell) -> TrainConfig:
     """The options of the rest of a run: those asked for, else those that it began with; what changes is said."""
-    given = TrainConfig.from_document({**recorded_options(recorded), **asked}, run_dir=run_dir)
+    given = TrainConfig.from_document(continued_options(recorded, asked), run_dir=run_dir)
     changes = option_changes(with_neutral_options(recorded), recorded_options(given.to_document()))
     for one in changes:
         if one.is_allowed:
@@ -92,8 +92,9 @@ def _continued(recorded: Mapping[str, Any], asked: Mapping[str, Any], run_dir: s
 def options_before_choices(given: Mapping[str, Any], *, run_dir: str) -> TrainConfig:
     """The options of a run that are known without its data: those ``given``, those of its checkpoint, and defaults."""
     saved = read_newest_run(run_dir, on_skip=_ignore, weights=False)
-    kept = {} if saved is None else recorded_options(saved.identity.config)
-    return TrainConfig.from_document({**kept, **_asked(given)}, run_dir=run_dir)
+    asked = _asked(given)
+    options = asked if saved is None else continued_options(saved.identity.config, asked)
+    return TrainConfig.from_document(options, run_dir=run_dir)
 
 
 def _asked(given: Mapping[str, Any]) -> dict[str, Any]:

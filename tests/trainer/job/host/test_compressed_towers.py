@@ -35,19 +35,31 @@ def rows_on(rows):
     return found
 
 
-@pytest.mark.parametrize("network", ["dlrm", "dcn"])
+#: The second tower, of one input, passes it on: it has no weights.
+PASSING = {"dim": 4, "combinations": 0, "projections": 1}
+
+
+@pytest.mark.parametrize(
+    ("network", "modules", "widths"),
+    [
+        ("dlrm", {"compression": 2}, (4, 2)),
+        ("dlrm", PASSING, (4, 4)),
+        ("dcn", {"compression": 2}, (4, 2)),
+        ("dcn", {"width": 3}, (3, 3)),
+    ],
+)
 @pytest.mark.parametrize("is_deterministic", [True, False])
-def test_steps_are_those_of_one_process(network, is_deterministic):
+def test_steps_are_those_of_one_process(network, modules, widths, is_deterministic):
     options = config(
         "run",
-        tower_modules={"towers": TOWERS, "compression": 2},
+        tower_modules={"towers": TOWERS, **modules},
         network=network,
         dense_optimizer="sgd",
         dense_learning_rate=0.1,
     )
     layout, random = lay_out(INPUTS, options), np.random.default_rng(4)
     batches = [batch_of([[random.integers(0, 20, 2).tolist() for _ in range(3)] for _ in range(3)]) for _ in range(6)]
-    by_outputs = [random.normal(size=(3, 6)).astype(np.float32) for _ in range(6)]
+    by_outputs = [random.normal(size=(3, sum(widths))).astype(np.float32) for _ in range(6)]
 
     def work(rank, exchanges, sent):
         t = PLACEMENT.tower_of(PLACEMENT.host_of(rank))
@@ -64,15 +76,17 @@ def test_steps_are_those_of_one_process(network, is_deterministic):
     results = on_workers(PLACEMENT, work)
     engine = CpuEngine(layout.features, seed=3)
     model = DenseModel(layout, options, takes_outputs=True)
-    modules = [model.tower_module(t) for t in range(2)]
+    trained = [model.tower_module(t) for t in range(2)]
     columns = (np.r_[0:4, 8:12], np.r_[4:8])
-    whole, weights = [], [np.zeros(len(one.weights), np.float32) for one in modules]
+    whole, weights = [], [np.zeros(len(one.weights), np.float32) for one in trained]
     for batch, gradient, (outputs, _, _, _) in zip(batches, by_outputs, results, strict=True):
         activations = engine.lookup(batch)
-        expected = [module.outputs(activations[:, own]) for module, own in zip(modules, columns, strict=True)]
+        expected = [module.outputs(activations[:, own]) for module, own in zip(trained, columns, strict=True)]
         np.testing.assert_allclose(outputs, np.concatenate(expected, axis=1), rtol=1e-5, atol=1e-7)
         by_activations = np.empty_like(activations)
-        for t, (module, own, part) in enumerate(zip(modules, columns, np.split(gradient, [4], axis=1), strict=True)):
+        for t, (module, own, part) in enumerate(
+            zip(trained, columns, np.split(gradient, [widths[0]], axis=1), strict=True)
+        ):
             by_activations[:, own], by_weights = module.gradients(activations[:, own], part)
             weights[t] += by_weights
         whole.append(by_activations)
@@ -83,7 +97,7 @@ def test_steps_are_those_of_one_process(network, is_deterministic):
         ]
     )
     engine.apply_gradients(joined, np.concatenate(whole))
-    for t, module in enumerate(modules):
+    for t, module in enumerate(trained):
         module.apply(weights[t])
         own = [results[rank][1] for rank in PLACEMENT.group_of(t)]
         assert len({one.tobytes() for one in own}) == 1, "the workers of a tower have equal modules"
@@ -96,4 +110,4 @@ def test_steps_are_those_of_one_process(network, is_deterministic):
                 np.testing.assert_allclose(values, whole_table[row], rtol=1e-3, atol=1e-5)
     assert len(found) == 60
     # Gradients of outputs go to the peer in each tower of another host; those of weights do not leave a tower, whose hosts are 0 and 2.
-    assert results[2][3] == 4 * 3 * 4
+    assert results[2][3] == 4 * 3 * widths[0]

@@ -89,3 +89,33 @@ def test_an_impossible_number_of_groups_is_refused(groups):
 def test_impossible_weights_are_refused(bad):
     with pytest.raises(ConfigError, match="weights of items"):
         balanced_groups(np.zeros((3, 2)), np.array([1.0, bad, 1.0]), 2, seed=0)
+
+
+@given(items(), st.floats(1, 4), st.booleans())
+@settings(max_examples=scaled(80))
+def test_the_largest_group_has_at_most_what_is_allowed_and_none_is_empty(drawn, largest, are_equal):
+    random, count, groups = drawn
+    points = random.normal(size=(count, 2))
+    weights = np.ones(count) if are_equal else random.integers(1, 100, count).astype(float)
+    found = balanced_groups(points, weights, groups, seed=3, largest=largest)
+    loads = np.bincount(found, weights, minlength=groups)
+    assert np.bincount(found, minlength=groups).min() >= 1
+    if are_equal:
+        assert loads.max() <= max(-(-count // groups), largest * count / groups)
+    elif largest * weights.sum() / groups + weights.max() < weights.sum():
+        assert loads.max() <= largest * weights.sum() / groups + weights.max() + 1e-6
+
+
+def test_groups_that_may_be_larger_are_as_near_as_the_points_are():
+    points = np.array([[0.0, 0.0]] * 5 + [[9.0, 9.0]])
+    assert np.bincount(balanced_groups(points, np.ones(6), 2, seed=0)).tolist() == [3, 3]
+    found = balanced_groups(points, np.ones(6), 2, seed=0, largest=5 / 3)
+    assert sorted(np.bincount(found).tolist()) == [1, 5]
+    some = balanced_groups(points, np.ones(6), 2, seed=0, largest=1.4)
+    assert sorted(np.bincount(some).tolist()) == [2, 4]
+
+
+@pytest.mark.parametrize("largest", [0.9, float("nan"), float("inf")])
+def test_a_largest_group_below_the_mean_is_refused(largest):
+    with pytest.raises(ConfigError, match="at least the mean"):
+        balanced_groups(np.zeros((3, 2)), np.ones(3), 2, seed=0, largest=largest)

@@ -57,9 +57,10 @@ def test_every_feature_is_in_one_tower_with_its_table(plan):
     alone = len({one.table for one in plan.features}) == len(plan.features)
     if plan.balance == "features" and alone:
         sizes = [len(tower) for tower in plan.towers]
-        assert max(sizes) - min(sizes) <= 1
+        assert max(sizes) <= max(-(-len(plan.features) // len(sizes)), plan.largest * len(plan.features) / len(sizes))
+        assert plan.largest > 1 or max(sizes) - min(sizes) <= 1
     again = make_towers(plan.features, len(plan.towers), strategy=plan.strategy, balance=plan.balance, seed=plan.seed,
-                        interactions=plan.interactions, source=plan.source)  # fmt: skip
+                        interactions=plan.interactions, source=plan.source, agreement=plan.agreement, largest=plan.largest)  # fmt: skip
     assert again == plan
     report = report_towers(plan)
     assert sum(one.table_bytes for one in report.towers) == sum({one.table: one.table_bytes for one in plan.features}.values())  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from trainer.planning.towers.agreement import Agreement
 from trainer.planning.towers.interactions import Interactions
 from trainer.planning.towers.partitioner import make_towers
 from trainer.planning.towers.plane import STRATEGIES
@@ -42,4 +43,6 @@ def tower_plans(draw, most_features: int = 9):
         seed=seed,
         interactions=interactions_of(matrix) if known else None,
         source="a run",
+        agreement=Agreement(draw(st.floats(-1, 1)), 0.25, 0.5) if known and draw(st.booleans()) else None,
+        largest=1.0 if strategy == "strided" else draw(st.sampled_from([1.0, 1.5, 3.0])),
     )
