@@ -16,10 +16,10 @@ from trainer.tables.kernels.undo_log import UndoLog
 from trainer.tables.stores.hashed import changes
 from trainer.tables.stores.hashed import index_layout as columns
 from trainer.tables.stores.hashed.candidates import LOG_NUMBERS
+from trainer.tables.stores.hashed.decisions import Decisions, decide, empty_decisions
 from trainer.tables.stores.hashed.find import find_places, sort_distinct
 from trainer.tables.stores.hashed.index_layout import RECORD, WORDS, index_layout, index_values
 from trainer.tables.stores.hashed.options import HashedTable
-from trainer.tables.stores.hashed.plan import Plan, empty_plan, make_plan
 from trainer.tables.stores.hashed.use_list import rebuild
 from transforms.arrays import Array
 
@@ -84,7 +84,7 @@ class PlaceIndex:
             raise self._damaged()
         return places
 
-    def place(self, ids: Array, starts: Array) -> tuple[Plan, Array]:
+    def place(self, ids: Array, starts: Array) -> tuple[Decisions, Array]:
         """Begin a step, in which these checked ids are used; inside a transaction.
 
         Returns what it has changed, and the place of each id, -1 for none. Raises :class:`DamagedMemory`, and
@@ -94,29 +94,31 @@ class PlaceIndex:
             raise ConfigError("hashed tables must be saved and restored after so many steps", value=MOST_STEPS)
         if not self._log.has_begun:
             self.values.marks[columns.NEEDS_REBUILD] = 0
-        plan, numbers = self._distinct(ids, starts)
-        log, kept = self._log, len(plan.ids) * LOG_NUMBERS
+        decided, numbers = self._distinct(ids, starts)
+        log, kept = self._log, len(decided.ids) * LOG_NUMBERS
         log.keep(changes.LOGGED_WORDS, np.zeros(1, np.int64), self.words.size)
         at = log.reserve(HEAD + kept)
-        begin_block(log.log, at, changes.LOGGED_CANDIDATES, 2, len(plan.ids))
+        begin_block(log.log, at, changes.LOGGED_CANDIDATES, 2, len(decided.ids))
         log.append_to(at + HEAD + kept)
-        if not make_plan(plan, self.layout, self.values, log.log, at):
+        if not decide(decided, self.layout, self.values, log.log, at):
             raise self._damaged()
-        self._change(plan)
-        return plan, plan.places[numbers]
+        self._change(decided)
+        return decided, decided.places[numbers]
 
-    def _distinct(self, ids: Array, starts: Array) -> tuple[Plan, Array]:
-        plan, numbers = empty_plan(len(ids), len(self._tables)), np.empty(len(ids), np.int64)
+    def _distinct(self, ids: Array, starts: Array) -> tuple[Decisions, Array]:
+        decided, numbers = empty_decisions(len(ids), len(self._tables)), np.empty(len(ids), np.int64)
         sorted_ids, order, ids_2, order_2 = np.empty((4, len(ids)), np.int64)
-        sort_distinct(ids, starts, sorted_ids, order, ids_2, order_2, plan.ids, plan.starts, numbers)
-        found = int(plan.starts[-1])
-        return plan._replace(ids=plan.ids[:found], places=plan.places[:found], is_new=plan.is_new[:found]), numbers
+        sort_distinct(ids, starts, sorted_ids, order, ids_2, order_2, decided.ids, decided.starts, numbers)
+        found = int(decided.starts[-1])
+        return decided._replace(
+            ids=decided.ids[:found], places=decided.places[:found], is_new=decided.is_new[:found]
+        ), numbers
 
-    def _change(self, plan: Plan) -> None:
-        log, room = self._log, changes.entries_kept(int(plan.counts[:, 0].sum() + plan.removed_starts[-1]))
-        at = log.reserve(changes.log_numbers(plan))
-        log.append_to(changes.keep_index(plan, self.layout, self.values, log.log, at, room))
-        if not changes.change_index(plan, self.layout, self.values, log.log, at, room):
+    def _change(self, decided: Decisions) -> None:
+        log, room = self._log, changes.entries_kept(int(decided.counts[:, 0].sum() + decided.removed_starts[-1]))
+        at = log.reserve(changes.log_numbers(decided))
+        log.append_to(changes.keep_index(decided, self.layout, self.values, log.log, at, room))
+        if not changes.change_index(decided, self.layout, self.values, log.log, at, room):
             raise self._damaged()
 
     def records(self, t: int) -> Array:

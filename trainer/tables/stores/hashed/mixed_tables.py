@@ -4,7 +4,7 @@ All values are those of one store: the rows of a hashed table are its places, an
 A row's initial values are those that a dense store gives the row of that number: a function of seed, table, id and column. So with a place
 for every id the bits are those of a dense store.
 
-An update is a *step*. Its ids are looked up first, then places are given and taken (:mod:`trainer.tables.stores.hashed.plan`),
+An update is a *step*. Its ids are looked up first, then places are given and taken (:mod:`trainer.tables.stores.hashed.decisions`),
 then rows are updated. Rows stand in the order of their last step, and in that of their ids within a step: an order that depends neither
 on places nor on the order of ids in a batch, and that a saved state can restore.
 
@@ -126,11 +126,11 @@ class MixedTables:
         rows, counts, flat = join_by_table(asked, gradients, self._dims)
         rows, starts = self._checked(rows, counts)
         with self.undo_log.transaction():
-            plan, found = self._index.place(*self._hashed_part(rows, starts))
-            change_rows(plan, self._rows, self.positions)
+            decided, found = self._index.place(*self._hashed_part(rows, starts))
+            change_rows(decided, self._rows, self.positions)
             own, numbers, flat = select_placed(starts, self._with_places(rows, starts, found), flat, self._dims)
             distinct = self._rows.update_rows([(own, numbers)], [flat], rates)
-        distinct[self.positions] = np.diff(plan.starts)
+        distinct[self.positions] = np.diff(decided.starts)
         return distinct
 
     def _checked(self, rows: Array, counts: Array) -> tuple[Array, Array]:

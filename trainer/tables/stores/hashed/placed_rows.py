@@ -6,11 +6,11 @@ import numpy as np
 
 from trainer.tables.stores.dense.dense_store import DenseStore
 from trainer.tables.stores.hashed import rows as kernels
-from trainer.tables.stores.hashed.plan import NEW, OF_REMOVED, Plan
+from trainer.tables.stores.hashed.decisions import NEW, OF_REMOVED, Decisions
 from transforms.arrays import Array
 
 
-def change_rows(plan: Plan, store: DenseStore, positions: Array) -> None:
+def change_rows(decided: Decisions, store: DenseStore, positions: Array) -> None:
     """Release the rows that no new id takes, and give new ids their initial values; inside a transaction.
 
     ``positions``: of the hashed tables among those of the store.
@@ -21,14 +21,14 @@ def change_rows(plan: Plan, store: DenseStore, positions: Array) -> None:
         found[positions] = counts
         return found
 
-    removed, kept = np.diff(plan.removed_starts), plan.counts[:, OF_REMOVED]
+    removed, kept = np.diff(decided.removed_starts), decided.counts[:, OF_REMOVED]
     left = removed - kept
     if (left > 0).any():
-        first = np.repeat(plan.removed_starts[:-1] + kept, left)
+        first = np.repeat(decided.removed_starts[:-1] + kept, left)
         ranges = np.arange(len(first)) - np.repeat(np.cumsum(left) - left, left)
-        store.release_rows(plan.removed[first + ranges], of_store(left))
-    if plan.is_new.any():
-        store.assign_rows(plan.places[plan.is_new], of_store(plan.counts[:, NEW]), plan.ids[plan.is_new])
+        store.release_rows(decided.removed[first + ranges], of_store(left))
+    if decided.is_new.any():
+        store.assign_rows(decided.places[decided.is_new], of_store(decided.counts[:, NEW]), decided.ids[decided.is_new])
 
 
 def select_placed(starts: Array, places: Array, values: Array, dims: Array) -> tuple[Array, Array, Array]:

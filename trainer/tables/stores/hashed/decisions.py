@@ -31,11 +31,11 @@ from transforms.kernels.compiled import compiled, inlined, uncounted
 
 #: The rows of a table that may expire in one step beside twice the ids of its batch: no step is long because many rows have one age.
 EXPIRED_ROWS = 256
-# The counts of a table in a plan.
+# The counts of a table in decisions.
 NEW, OF_REMOVED, OF_FREE, OF_EXPIRED, UNADMITTED_IDS, UNPLACED_IDS, COUNTS = range(7)
 
 
-class Plan(NamedTuple):
+class Decisions(NamedTuple):
     """What an update does to the places of each table.
 
     Attributes:
@@ -58,17 +58,17 @@ class Plan(NamedTuple):
     counts: Array
 
 
-def empty_plan(rows: int, tables: int) -> Plan:
-    """A plan with space for a batch of so many ids."""
-    return Plan(
+def empty_decisions(rows: int, tables: int) -> Decisions:
+    """Decisions with space for a batch of so many ids."""
+    return Decisions(
         np.empty(rows, np.int64), np.empty(tables + 1, np.int64), np.empty(rows, np.int64), np.empty(rows, np.bool_),
         np.empty(3 * rows + EXPIRED_ROWS * tables, np.int64), np.zeros(tables + 1, np.int64), np.zeros((tables, COUNTS), np.int64),
     )  # fmt: skip
 
 
 @inlined
-def _is_in_batch(plan: Plan, first: int, stop: int, row: int) -> bool:
-    ids, last = plan.ids, stop
+def _is_in_batch(decided: Decisions, first: int, stop: int, row: int) -> bool:
+    ids, last = decided.ids, stop
     while first < last:
         middle = (first + last) // 2
         if ids[middle] < row:
@@ -80,14 +80,21 @@ def _is_in_batch(plan: Plan, first: int, stop: int, row: int) -> bool:
 
 @uncounted
 def _remove_oldest(
-    t: int, most: int, used_before: int, at: int, removed: int, plan: Plan, layout: IndexLayout, index: IndexValues
+    t: int,
+    most: int,
+    used_before: int,
+    at: int,
+    removed: int,
+    decided: Decisions,
+    layout: IndexLayout,
+    index: IndexValues,
 ) -> tuple[int, int]:
     """List up to ``most`` rows that were last used before a step and not by this batch, from the place at ``at`` of the list on.
 
-    ``at`` is 1 + a place. Returns the new end of ``plan.removed`` and where the search ended; -1 for a damaged list.
+    ``at`` is 1 + a place. Returns the new end of ``decided.removed`` and where the search ended; -1 for a damaged list.
     """
     records, left = index.records, most
-    first, stop = plan.starts[t], plan.starts[t + 1]
+    first, stop = decided.starts[t], decided.starts[t + 1]
     for _ in range(most + stop - first):
         if at == 0 or left == 0:
             break
@@ -100,8 +107,8 @@ def _remove_oldest(
         if use >= used_before:
             break
         row = id_of(records, start)
-        if not _is_in_batch(plan, first, stop, row):
-            plan.removed[removed] = at - 1
+        if not _is_in_batch(decided, first, stop, row):
+            decided.removed[removed] = at - 1
             removed += 1
             left -= 1
         at = int(records[start + AFTER])
@@ -109,42 +116,42 @@ def _remove_oldest(
 
 
 @uncounted
-def _admit(t: int, plan: Plan, layout: IndexLayout, index: IndexValues, log: Array, block: int) -> int:
+def _admit(t: int, decided: Decisions, layout: IndexLayout, index: IndexValues, log: Array, block: int) -> int:
     """Mark the ids of a table that are admitted, and count the others; returns the number of ids that have places."""
-    first, stop, step = plan.starts[t], plan.starts[t + 1], index.words[t * WORDS + STEP] + 1
+    first, stop, step = decided.starts[t], decided.starts[t + 1], index.words[t * WORDS + STEP] + 1
     found = 0
     for k in range(first, stop):
-        found += plan.places[k] >= 0
+        found += decided.places[k] >= 0
     space, new = layout.places[t] - found, 0
     unadmitted, unplaced = 0, 0
     for k in range(first, stop):
-        plan.is_new[k] = False
-        if plan.places[k] >= 0:
+        decided.is_new[k] = False
+        if decided.places[k] >= 0:
             continue
-        if not count_candidate(t, plan.ids[k], step, layout, index, log, block):
+        if not count_candidate(t, decided.ids[k], step, layout, index, log, block):
             unadmitted += 1
         elif new == space:
             unplaced += 1
         else:
-            plan.is_new[k] = True
+            decided.is_new[k] = True
             new += 1
-    counts = plan.counts
+    counts = decided.counts
     counts[t, NEW], counts[t, UNADMITTED_IDS], counts[t, UNPLACED_IDS] = new, unadmitted, unplaced
     return found
 
 
 @uncounted
-def _take_places(t: int, plan: Plan, layout: IndexLayout, index: IndexValues) -> bool:
+def _take_places(t: int, decided: Decisions, layout: IndexLayout, index: IndexValues) -> bool:
     """Give the new ids of a table the places of removed rows, then free ones, then those that were never used. False: damaged."""
-    records, words, counts, places = index.records, index.words, plan.counts, layout.places[t]
-    at, removed_stop = plan.removed_starts[t], plan.removed_starts[t + 1]
+    records, words, counts, places = index.records, index.words, decided.counts, layout.places[t]
+    at, removed_stop = decided.removed_starts[t], decided.removed_starts[t + 1]
     free, fresh = words[t * WORDS + FREE], words[t * WORDS + FRESH]
     of_removed, of_free = 0, 0
-    for k in range(plan.starts[t], plan.starts[t + 1]):
-        if not plan.is_new[k]:
+    for k in range(decided.starts[t], decided.starts[t + 1]):
+        if not decided.is_new[k]:
             continue
         if at < removed_stop:
-            place = plan.removed[at]
+            place = decided.removed[at]
             at += 1
             of_removed += 1
         elif free:
@@ -161,44 +168,44 @@ def _take_places(t: int, plan: Plan, layout: IndexLayout, index: IndexValues) ->
             if place < 0 or place >= places:
                 return False
             fresh += 1
-        plan.places[k] = place
+        decided.places[k] = place
     counts[t, OF_REMOVED], counts[t, OF_FREE] = of_removed, of_free
     return True
 
 
 @compiled
-def make_plan(plan: Plan, layout: IndexLayout, index: IndexValues, log: Array, block: int) -> bool:
-    """Fill a plan whose ids are those of a batch; counts of candidates are changed, under the undo log. False: the index is damaged.
+def decide(decided: Decisions, layout: IndexLayout, index: IndexValues, log: Array, block: int) -> bool:
+    """Decide for the ids of a batch, which are filled in; counts of candidates are changed, under the undo log. False: the index is damaged.
 
     ``log``: the undo log, with a block for two numbers of each candidate from ``block`` on.
     """
-    if not find_places(plan.ids, plan.starts, layout, index, plan.places):
+    if not find_places(decided.ids, decided.starts, layout, index, decided.places):
         return False
     removed = 0
-    for t in range(len(plan.starts) - 1):
+    for t in range(len(decided.starts) - 1):
         words = t * WORDS
         step, stored = index.words[words + STEP] + 1, index.words[words + STORED]
-        batch = plan.starts[t + 1] - plan.starts[t]
-        found = _admit(t, plan, layout, index, log, block)
+        batch = decided.starts[t + 1] - decided.starts[t]
+        found = _admit(t, decided, layout, index, log, block)
         if stored < found or stored > layout.places[t]:
             return False
-        plan.removed_starts[t] = removed
+        decided.removed_starts[t] = removed
         at = index.words[words + FIRST]
         if layout.expire_after[t]:
             removed, at = _remove_oldest(
-                t, 2 * batch + EXPIRED_ROWS, step - layout.expire_after[t], at, removed, plan, layout, index
+                t, 2 * batch + EXPIRED_ROWS, step - layout.expire_after[t], at, removed, decided, layout, index
             )
             if removed < 0:
                 return False
-        expired = removed - plan.removed_starts[t]
-        plan.counts[t, OF_EXPIRED] = expired
-        needed = plan.counts[t, NEW] - (layout.places[t] - stored) - expired
+        expired = removed - decided.removed_starts[t]
+        decided.counts[t, OF_EXPIRED] = expired
+        needed = decided.counts[t, NEW] - (layout.places[t] - stored) - expired
         if needed > 0:
             before = removed
-            removed, _ = _remove_oldest(t, needed, step, at, removed, plan, layout, index)
+            removed, _ = _remove_oldest(t, needed, step, at, removed, decided, layout, index)
             if removed != before + needed:
                 return False
-        plan.removed_starts[t + 1] = removed
-        if not _take_places(t, plan, layout, index):
+        decided.removed_starts[t + 1] = removed
+        if not _take_places(t, decided, layout, index):
             return False
     return True
