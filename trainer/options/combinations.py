@@ -102,11 +102,6 @@ REFUSALS = (
             "pruned tables must be placed by rows, blocks of rows or as wholes",
             "the slices and copies of a row would have to agree on its importance",
             "take a plan without slices of columns and copies, leave --plan out, or pruning out of --config"),
-    Refusal(("towers", "pruning"), lambda one: one.pruned and one.towers,
-            "pruned tables must be trained without towers",
-            "not built: messages between the hosts of a tower would have to say how often each row was looked up, and a tower's hosts would have to "
-            "share out the places of its groups",
-            "leave --towers out, or pruning out of --config"),
     Refusal(("tpu", "pruning"), lambda one: one.pruned and one.tpu and not one.servers,
             "pruned tables must be outside of TPUs",
             "the tables of a slice are static; those of servers beside a slice need not be",

@@ -131,7 +131,8 @@ def _tower_tables(
     module = None if modules is None else modules.own
     # With modules the bits are not those of the flat exchange anyway, and one request for all events of a host sends fewer bytes.
     return TowerTables(layout.features, seed=config.seed, placement=placement, rank=exchange.rank, exchanges=exchanges, module=module,
-                       output_widths=() if module is None else module.widths, is_deterministic=module is None, held=config.batches_held)  # fmt: skip
+                       output_widths=() if module is None else module.widths, is_deterministic=module is None, held=config.batches_held,
+                       pruning=config.pruning)  # fmt: skip
 
 
 def empty_batch(layout: InputLayout, batch_rows: int, head: AnyHead = BINARY) -> Batch:

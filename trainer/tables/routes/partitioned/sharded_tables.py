@@ -17,6 +17,7 @@ import numpy as np
 
 from trainer.errors import TornCheckpoint
 from trainer.options.pruning import PruningOptions
+from trainer.planning.row_groups import RowGroup
 from trainer.tables.batches import IdBatch
 from trainer.tables.engine import NO_SECTIONS, ChangedRows, SnapshotSections, TableSections, TableState
 from trainer.tables.hashed_counts import HashedCounts
@@ -73,6 +74,8 @@ class ShardedTables(BagTables[Asked]):
         buffers: of fixed size for its requests; None: messages are as long as they need to be.
         held: batches between a lookup and its update, for which it keeps what both need.
         pruning: the most important rows of this core of tables that are not hashed have places, by these options; None: all rows have values.
+        groups: of these tables, with the places of this core; None: its share by its rows, of those by the options.
+        groups: of these tables, with the places of this core; None: its share by its rows, of those by the options.
         hashed: by name the limits of tables of unbounded vocabularies, whose capacities are divided over the cores.
         hash_prefix: of the names of tables, by which ids are hashed; one that they have elsewhere gives the same places.
         store: has the rows of this core; None: one by ``pruning`` and ``hashed``.
@@ -88,7 +91,7 @@ class ShardedTables(BagTables[Asked]):
         self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, parts: TableParts | None = None,
         threads: int = 0, buffers: StaticBuffers | None = None, held: int = 2,
         pruning: PruningOptions | None = None, hashed: Mapping[str, TableLimits] | None = None, hash_prefix: str = "",
-        store: RowStore | None = None, values: str = "float32",
+        groups: Sequence[RowGroup] | None = None, store: RowStore | None = None, values: str = "float32",
     ) -> None:  # fmt: skip
         tables, team = supported_tables(features), Team(threads or available_threads())
         super().__init__(features, tables, team, held=held)
@@ -116,6 +119,7 @@ class ShardedTables(BagTables[Asked]):
             pruning=pruning,
             hashed=limits,
             hash_prefix=hash_prefix,
+            groups=groups,
         )
         self._memory = OutputPool(spare=0.25, kept=(6 if self._flag else 2) * (exchange.hosts + 1) + held)
 

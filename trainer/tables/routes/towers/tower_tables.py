@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss
+from trainer.options.pruning import PruningOptions
 from trainer.planning.plan import PartitionPlan
+from trainer.planning.row_groups import RowGroup
 from trainer.tables.batches import IdBatch
 from trainer.tables.engine import TablesSnapshot, TableState
 from trainer.tables.kernels.layout import feature_layout, table_layout
@@ -25,9 +27,11 @@ from trainer.tables.routes.towers.counted_exchange import TowerExchanges
 from trainer.tables.routes.towers.peer_messages import bags_of, join_events
 from trainer.tables.routes.towers.peer_steps import permute_indices, return_gradients, send_outputs
 from trainer.tables.routes.towers.placement import TowerPlacement, features_of_towers
+from trainer.tables.routes.towers.tower_groups import groups_in_tower
 from trainer.tables.routes.towers.tower_module import TowerModule, sum_in_tower
 from trainer.tables.routes.towers.tower_rows import AskedByWorker, TowerRows, UnitRows, split_asked
 from trainer.tables.spec import FeatureSpec, tables_of
+from trainer.tables.stores.pruned.rows import groups_of
 from transforms.arrays import Array
 
 
@@ -65,15 +69,17 @@ class TowerTables(BagTables[_TowerBatch]):
         is_swapped: step c comes before b: owners are asked by the workers of the events, so step d is the only shuffle inside hosts.
         threads: of this worker; 0 for one a processor.
         held: batches between a lookup and its update, for which it keeps what both need.
+        pruning: the most important rows of each worker of tables that are not hashed have places, by these options; None: all rows have values.
 
     Raises :class:`ConfigError` for features and towers that do not fit, for exchanges of other workers, and for a swapped lookup without an
-    exchange with all workers or without ``is_deterministic``.
+    exchange with all workers or without ``is_deterministic``, and for pruned tables of which a worker would have no place, or slices or copies.
     """
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, placement: TowerPlacement, rank: int, exchanges: TowerExchanges,
         plans: Sequence[PartitionPlan | None] = (), module: TowerModule | None = None, output_widths: Sequence[int] = (),
         is_deterministic: bool = True, is_swapped: bool = False, threads: int = 0, held: int = 2,
+        pruning: PruningOptions | None = None,
     ) -> None:  # fmt: skip
         features, self._placement, self._exchanges = tuple(features), placement, exchanges
         self._chosen = features_of_towers(features, placement.towers)
@@ -92,8 +98,19 @@ class TowerTables(BagTables[_TowerBatch]):
         ]
         own = self._of_towers[self.tower]
         self._bounds = tuple(one.table.vocabulary_size for one in own)
+        groups: tuple[RowGroup, ...] = ()
+        if pruning is not None:
+            tables = tables_of(features)
+            groups = groups_in_tower(groups_of(tables, pruning), tables, self._parts, placement, rank)
         self.rows = TowerRows(
-            own, seed=seed, exchange=exchanges.group, parts=self._parts[self.tower], threads=threads, held=held
+            own,
+            seed=seed,
+            exchange=exchanges.group,
+            parts=self._parts[self.tower],
+            threads=threads,
+            held=held,
+            pruning=pruning,
+            groups=groups,
         )
         team = Team(threads or available_threads())
         super().__init__(features, self.rows.tables, team, held=held, combined=own)
@@ -178,6 +195,10 @@ class TowerTables(BagTables[_TowerBatch]):
         by_activations = self._module_gradients(kept, of_sources)
         of_units = by_activations if self._is_deterministic else [np.concatenate(by_activations)]
         return self.rows.update_units(kept.units, of_units, kept.asked, self._order())
+
+    def freeze(self) -> None:
+        """See :class:`BagTables`."""
+        self.rows.freeze()
 
     def state(self) -> dict[str, TableState]:
         """See :meth:`ShardedTables.state`: the rows of this worker."""
