@@ -20,6 +20,7 @@ from headrace.terminal.progress import progress_bar
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
+    from trainer.options.config import TrainConfig
     from trainer.planning.towers.interactions import Interactions
     from trainer.planning.towers.tower_plan import TowerFeature
     from trainer.serving.trained import Trained
@@ -114,11 +115,12 @@ def make(
             pinned(warehouse, model, version, first, last, "towers make") as solution,
         ):
             trained = _trained(run_dir, model, solution.model_version, home)
-            to_plan = tables_of_model(home, model, version, trained.config, None)
+            options = trained.config
+            to_plan = tables_of_model(home, model, version, options, None)
             check_tower_count(towers, len(to_plan.facts), of="tables", where="--towers")
             interactions = _sampled(trained, warehouse, solution, events)
         source = f"run {Path(trained.config.run_dir).name}, checkpoint {Path(trained.checkpoint).name}"
-    plan = make_towers(_features(to_plan), towers, strategy=strategy, balance=balance, seed=seed, interactions=interactions, source=source)  # fmt: skip
+    plan = make_towers(_features(to_plan, options), towers, strategy=strategy, balance=balance, seed=seed, interactions=interactions, source=source)  # fmt: skip
     if output:
         write_output(output, towers_bytes(plan).decode(), option="--output")
     if svg:
@@ -146,16 +148,21 @@ def show(
     emit(towers_screen(towers, plan), as_json=as_json)
 
 
-def _features(tables: TablesToPlan) -> tuple[TowerFeature, ...]:
-    from trainer.planning.towers.tower_plan import TowerFeature
+def _features(tables: TablesToPlan, options: TrainConfig) -> tuple[TowerFeature, ...]:
+    from trainer.model.unbounded_tables import table_limits
+    from trainer.planning.towers.tower_plan import MOST_TABLE_BYTES, TowerFeature
+    from trainer.tables.spec import tables_of
 
     facts = {one.name: one for one in tables.facts}
+    limits = table_limits(tables.features, options, [{one.name: one for one in tables_of(tables.features)}])
+    sizes = {name: min(one.table_bytes, MOST_TABLE_BYTES) for name, one in facts.items()}
+    sizes |= {name: one.capacity * facts[name].row_bytes for name, one in limits.items()}
     ids = {load.name: load.ids_per_event for one in tables.facts for load in one.features}
     return tuple(
         TowerFeature(
             feature.name,
             feature.table.name,
-            facts[feature.table.name].table_bytes,
+            sizes[feature.table.name],
             ids[feature.name] * facts[feature.table.name].row_bytes,
         )
         for feature in tables.features

@@ -60,7 +60,7 @@ def test_a_job_by_towers_trains_what_one_without_trains(tmp_path):
 
 @pytest.mark.slow
 def test_pruned_tables_by_towers_are_those_by_the_plan_of_the_towers(tmp_path):
-    """Bit for bit, although a host is killed; by other towers, without towers and in one process a run goes on from a commit."""
+    """Bit for bit, although a host is killed; by other towers and in one process a run goes on from a commit."""
     pruned = {**OPTIONS, "pruning": {"budget": 0.06, "round_steps": 3}}
     run, begun = tmp_path / "towers", tmp_path / "begun"
     with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
@@ -74,19 +74,42 @@ def test_pruned_tables_by_towers_are_those_by_the_plan_of_the_towers(tmp_path):
         assert last.partition == by["plan"]
         assert_pruned(last.arrays)
         copy_begun(run, begun)
-        shutil.copytree(begun, tmp_path / "again")
-        finished(run_job(warehouse, tmp_path / "again", settings(HOSTS), unit_rows=300, **by, **pruned))
-        assert run_differences(tmp_path / "again", tmp_path / "flat") == ()
         other = two_towers(warehouse, tmp_path / "none", hosts=2, **pruned)
         reshard_run(str(begun), 2, other["plan"], tmp_path / "other")
         finished(run_job(warehouse, tmp_path / "other", settings(2), unit_rows=300, **other, **pruned))
-        shutil.copytree(begun, tmp_path / "without")
-        finished(run_job(warehouse, tmp_path / "without", settings(2), unit_rows=300, **pruned))
         shutil.copytree(begun, tmp_path / "alone")
         train_alone(warehouse, tmp_path / "alone", **pruned)
-        for name in ("other", "without", "alone"):
+        for name in ("other", "alone"):
             assert prepare(warehouse, tmp_path / name, **pruned).summary().exact
             assert_pruned(newest(tmp_path / name).arrays)
+
+
+@pytest.mark.slow
+def test_hashed_tables_by_towers_are_those_of_hosts_that_were_not_killed(tmp_path):
+    """Also beside pruned tables; by other towers and without towers a run goes on from a commit."""
+    run, begun = tmp_path / "towers", tmp_path / "begun"
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
+        names = sorted({one.table.name for one in prepare(warehouse, run, **OPTIONS).layout.features})
+        hashed = {names[0]: {"capacity": 60, "admit_after": 2}, names[1]: {"capacity": 90, "expire_after_steps": 9}}
+        mixed = {**OPTIONS, "hashed": hashed, **({"pruning": {"budget": 0.06, "round_steps": 3}} if names[2:] else {})}
+        by = two_towers(warehouse, run, **mixed)
+        finished(run_job(warehouse, tmp_path / "calm", settings(HOSTS), unit_rows=300, **by, **mixed))
+        run_killed(run, launch(warehouse, run, settings(HOSTS, most_restarts=9), unit_rows=300, **by, **mixed))
+        assert run_differences(run, tmp_path / "calm") == ()
+        verify_commit(open_run(run), newest(run).name)
+        for name, one in hashed.items():
+            assert 0 < len(newest(run).arrays[f"embedding/rows/{name}"]) <= one["capacity"] + 1
+        copy_begun(run, begun)
+        other = two_towers(warehouse, tmp_path / "none", hosts=2, **mixed)
+        with pytest.raises(ConfigError, match="hashed tables must be placed without a plan"):
+            reshard_run(str(begun), 2, other["plan"], tmp_path / "other")
+        reshard_run(str(begun), 2, other["plan"], tmp_path / "other", is_of_towers=True)
+        finished(run_job(warehouse, tmp_path / "other", settings(2), unit_rows=300, **other, **mixed))
+        shutil.copytree(begun, tmp_path / "without")
+        finished(run_job(warehouse, tmp_path / "without", settings(2), unit_rows=300, **mixed))
+        for name in ("other", "without"):
+            assert prepare(warehouse, tmp_path / name, **mixed).summary().exact
+            verify_commit(open_run(tmp_path / name), newest(tmp_path / name).name)
 
 
 def test_towers_with_a_host_without_a_place_are_refused_before_training_begins(tmp_path):

@@ -21,7 +21,7 @@ from trainer.planning.row_groups import RowGroup
 from trainer.tables.batches import IdBatch
 from trainer.tables.engine import NO_SECTIONS, ChangedRows, SnapshotSections, TableSections, TableState
 from trainer.tables.hashed_counts import HashedCounts
-from trainer.tables.kernels.layout import feature_layout, table_layout
+from trainer.tables.kernels.layout import feature_layout
 from trainer.tables.kernels.outputs import OutputPool
 from trainer.tables.kernels.threads import Team, available_threads
 from trainer.tables.routes.bag_tables import BagTables
@@ -29,7 +29,7 @@ from trainer.tables.routes.exchange import Exchange
 from trainer.tables.routes.partitioned.core_store import store_of
 from trainer.tables.routes.partitioned.gathered_rows import GatheredRows, lookups_of
 from trainer.tables.routes.partitioned.request_kernels import put_rows, take_rows
-from trainer.tables.routes.partitioned.requests import RequestMaker, Requests
+from trainer.tables.routes.partitioned.requests import RequestMaker, Requests, asked_layout
 from trainer.tables.routes.partitioned.static_buffers import StaticBuffers
 from trainer.tables.routes.partitioned.table_parts import TablePart, TableParts
 from trainer.tables.spec import FeatureSpec
@@ -98,8 +98,7 @@ class ShardedTables(BagTables[Asked]):
         self._exchange, self._buffers, self._flag = exchange, buffers, FLAG_OF[values]
         self._parts = parts or TableParts(self.tables, exchange.hosts, None)
         self._of_features = feature_layout(self.features, self.tables)
-        sized = [replace(one, vocabulary_size=1) if one.name in (hashed or {}) else one for one in self.tables]
-        self._layout = table_layout(self._of_features, sized, seed)  # of rows that are asked for alone
+        self._layout = asked_layout(self._of_features, self.tables, seed, hashed or {})
         self._gathered = GatheredRows(self._of_features, self._layout, self.width, team)
         self._gives = np.array([part.gives(exchange.rank) for part in self._parts.parts])
         self._requests = RequestMaker(
