@@ -173,7 +173,7 @@ def reshard(
     if towers:
         partition = _partition_of_towers(files, epochs, hosts, towers)
     with progress_bar("writing shards", "bytes") as report:
-        done = reshard_run(folder, epochs, partition, Path(output), on_bytes=report)
+        done = reshard_run(folder, epochs, partition, Path(output), is_of_towers=bool(towers), on_bytes=report)
     emit(ReshardedScreen(folder, output, done, partition.cores, plan, towers), as_json=as_json)
 
 

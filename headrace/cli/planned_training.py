@@ -72,6 +72,16 @@ def partition_of_towers(towers: Towers, hosts: int, solution: ReadSolution, conf
     return plan
 
 
+def capacities_of(solution: ReadSolution, config: TrainConfig) -> dict[str, int]:
+    """The most rows of each hashed table, by name."""
+    from trainer.model.task_heads import heads_of
+    from trainer.run.preparation.preparation import described
+    from trainer.run.weights.run_state import limits_of
+
+    limits = limits_of(described(solution, config)[1], config, heads_of(solution.target)) if config.hashed else {}
+    return {name: one.capacity for name, one in limits.items()}
+
+
 def check_plan_tables(plan: PartitionPlan, solution: ReadSolution, options: Mapping[str, Any], folder: str) -> None:
     """Raise the errors of a plan of other tables than the run's, before its options are chosen."""
     from trainer.model.user_functions import with_code_digests

@@ -23,6 +23,7 @@ from headrace.terminal.units import count_text
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
+    from trainer.options.config import TrainConfig
     from trainer.planning.towers.interactions import Interactions
     from trainer.planning.towers.tower_plan import TowerFeature
     from trainer.serving.interaction_probe import Probed
@@ -116,7 +117,8 @@ def make(
     if strategy == STRIDED and largest != 1:
         raise InputError("--largest needs a strategy that groups features", where="--largest", value=largest, allowed="diverse, coherent")  # fmt: skip
     given = read_options(config)
-    to_plan = tables_of_model(home, model, version, TrainConfig.from_document(given, run_dir="none"), None)
+    options = TrainConfig.from_document(given, run_dir="none")
+    to_plan = tables_of_model(home, model, version, options, None)
     check_tower_count(towers, len(to_plan.features), where="--towers")
     if hosts:
         check_hosts(towers, hosts, where="--hosts")
@@ -132,7 +134,8 @@ def make(
         ):
             if run_dir:
                 trained = _trained(run_dir, model, solution.model_version, home)
-                to_plan = tables_of_model(home, model, version, trained.config, None)
+                options = trained.config
+                to_plan = tables_of_model(home, model, version, options, None)
             check_tower_count(towers, len(to_plan.facts), of="tables", where="--towers")
             if run_dir:
                 interactions = _sampled(trained, warehouse, solution, events)
@@ -142,7 +145,7 @@ def make(
                 interactions, agreement = probed.interactions, probed.agreement
                 source = f"two DLRMs, each trained on {count_text(probed.trained_events)} events"
     plan = make_towers(
-        _features(to_plan), towers, strategy=strategy, balance=balance, seed=seed, interactions=interactions, source=source,
+        _features(to_plan, options), towers, strategy=strategy, balance=balance, seed=seed, interactions=interactions, source=source,
         agreement=agreement, largest=largest,
     )  # fmt: skip
     if output:
@@ -172,16 +175,21 @@ def show(
     emit(towers_screen(towers, plan), as_json=as_json)
 
 
-def _features(tables: TablesToPlan) -> tuple[TowerFeature, ...]:
-    from trainer.planning.towers.tower_plan import TowerFeature
+def _features(tables: TablesToPlan, options: TrainConfig) -> tuple[TowerFeature, ...]:
+    from trainer.model.unbounded_tables import table_limits
+    from trainer.planning.towers.tower_plan import MOST_TABLE_BYTES, TowerFeature
+    from trainer.tables.spec import tables_of
 
     facts = {one.name: one for one in tables.facts}
+    limits = table_limits(tables.features, options, [{one.name: one for one in tables_of(tables.features)}])
+    sizes = {name: min(one.table_bytes, MOST_TABLE_BYTES) for name, one in facts.items()}
+    sizes |= {name: one.capacity * facts[name].row_bytes for name, one in limits.items()}
     ids = {load.name: load.ids_per_event for one in tables.facts for load in one.features}
     return tuple(
         TowerFeature(
             feature.name,
             feature.table.name,
-            facts[feature.table.name].table_bytes,
+            sizes[feature.table.name],
             ids[feature.name] * facts[feature.table.name].row_bytes,
         )
         for feature in tables.features

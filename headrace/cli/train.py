@@ -24,6 +24,7 @@ from headrace.cli.options.solutions import pinned
 from headrace.cli.options.tpus import TpuOptions
 from headrace.cli.options.training import read_options
 from headrace.cli.planned_training import (
+    capacities_of,
     check_plan_tables,
     partition_of_towers,
     plan_of_training,
@@ -178,7 +179,9 @@ def train(options: TrainOptions) -> None:
         raw = {column: _score_column(warehouse, tested, column) for column in data.baseline or ()} if tested else {}
     screen = _screen(
         solution, held_out, settings, report, hashed, scores, raw, time.monotonic() - began, exported, named_towers,
-        placement=placement_row(partition, how="towers" if named_towers else "plan"),
+        placement=placement_row(
+            partition, how="towers" if named_towers else "plan", capacities=capacities_of(solution, settings)
+        ),
         served=served_row(known, found, 0 if lost else report.events),  # events before a loss are not in the report
     )  # fmt: skip
     emit(screen, as_json=options.run.as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,16 +19,19 @@ _PATIENCE_SECS = 2.0
 Statuses = Mapping[str, "ServerStatus"]
 
 
-def placement_row(plan: PartitionPlan | None, *, how: str) -> PlacementRow | None:
-    """How a plan divides the weights; None without one, or without tables."""
+def placement_row(
+    plan: PartitionPlan | None, *, how: str, capacities: Mapping[str, int] | None = None
+) -> PlacementRow | None:
+    """How a plan divides the weights; None without one, or without tables. ``capacities``: the most rows of hashed tables, by name."""
     from headrace.screens.training_figures import PlacementRow
 
     if plan is None:
         return None
+    tables = [replace(table, rows=(capacities or {}).get(table.name, table.rows)) for table in plan.tables]
     weights = [0] * plan.cores
-    for shard in plan.shards():
+    for shard in (shard for table in tables for shard in table.shards()):
         weights[shard.core] += shard.rows * shard.slice_.columns
-    stored, whole = sum(weights), sum(table.rows * table.columns for table in plan.tables)
+    stored, whole = sum(weights), sum(table.rows * table.columns for table in tables)
     return PlacementRow(how, plan.cores, max(weights) / stored, 1 - whole / stored) if stored else None
 
 

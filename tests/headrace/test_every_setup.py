@@ -9,6 +9,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from tests.support.host_steps import check_hosts_train
 from tests.trainer.serving.deltas.histories import served_arrays, wanted_arrays
 from trainer.job.control.job_files import JobFiles
 from trainer.options.combinations import Setup, refusal_of
+from trainer.planning.plan_document import plan_bytes
+from trainer.run.weights.saved_run import read_newest_run
 from trainer.serving.apply_chain import apply_chain
 from trainer.serving.deltas.served_rows import open_served
 from trainer.serving.deltas.verify_chain import verify_chain
@@ -141,6 +144,10 @@ def test_each_allowed_setup_trains(command, kind, setup, tmp_path):
     if alone != setup and refusal_of(alone) is None and has_bits_of_one_place(setup):
         command(*elsewhere, *flags(command, alone, tmp_path), "--run-dir", tmp_path / "alone")
         assert_equal_runs(tmp_path / "alone", tmp_path / "whole")
+    if setup.towers and refusal_of(replace(setup, towers=False, plan=True)) is None:
+        plan = plan_of_newest(tmp_path / "whole", tmp_path)
+        command(*train, *flags(command, alone, tmp_path), "--plan", plan, "--run-dir", tmp_path / "by-plan")
+        assert_equal_runs(tmp_path / "by-plan", tmp_path / "whole")
     command("ckpt", "reshard", tmp_path / "parts", "--epoch", 2, "--hosts", 3, "--output", tmp_path / "moved")
     if refusal_of(replace(alone, hosts=1)) is None:
         moved = command(*elsewhere, "--run-dir", tmp_path / "moved", "--json").json
@@ -186,11 +193,21 @@ def has_bits_of_one_place(setup: Setup) -> bool:
     """Whether servers, workers, towers and a plan only say where rows are.
 
     A plan without servers or hosts cuts batches for simulated cores. Each host and each server has a share of the places of hashed and pruned
-    tables: they have equal bits where there are as many of both, and rows are spread alike.
+    tables: they have equal bits where there are as many of both, and rows are spread alike. Towers spread them by their plan.
     """
     if setup.hashed or setup.pruned:
-        return setup.hosts == SERVERS and not setup.plan
+        return setup.hosts == SERVERS and not setup.plan and not setup.towers
     return setup.hosts > 1 or setup.servers or not setup.plan
+
+
+def plan_of_newest(run, folder) -> Path:
+    """A file of the plan by which the parts of a run's newest commit have its tables."""
+    saved = read_newest_run(str(run), on_skip=lambda reason: None)
+    assert saved is not None
+    assert saved.partition is not None
+    file = folder / "plan-of-commit.json"
+    file.write_bytes(plan_bytes(saved.partition))
+    return file
 
 
 def check_served(run, folder) -> None:

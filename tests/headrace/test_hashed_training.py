@@ -68,6 +68,19 @@ def test_hashed_tables_are_refused_where_they_cannot_be(hashed, options, problem
     assert "next:" in found.err
 
 
+def test_towers_count_the_rows_that_hashed_tables_may_have(hashed, tmp_path):
+    """Without the options of training a table of an unbounded vocabulary counts as the largest that there may be."""
+    make = ("towers", "make", "first", "--towers", 2, "--strategy", "strided", "--output", tmp_path / "towers.json")
+    bytes_of = []
+    for options in (("--config", hashed.options), ()):
+        hashed(*make, *options)
+        made = json.loads((tmp_path / "towers.json").read_text())
+        bytes_of.append({one["name"]: one["table_bytes"] for one in made["features"]})
+    row_bytes = bytes_of[0]["position"] // 10
+    assert bytes_of[0] == {"overlap": 40 * row_bytes, "user": 90 * row_bytes, "position": 10 * row_bytes}
+    assert (bytes_of[1]["overlap"], bytes_of[1]["user"]) == (1 << 60, 1 << 60)
+
+
 def test_a_plan_of_hashed_tables_is_refused(hashed, tmp_path):
     found = hashed(
         "plan",

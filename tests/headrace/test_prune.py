@@ -104,7 +104,6 @@ def test_other_runs_are_refused(cli, tmp_path):
 @pytest.mark.parametrize(
     ("option", "problem"),
     [
-        (["--towers", "towers.json", "--hosts", 2], "must be trained without towers"),
         (["--tpu", "local"], "pruned tables must be outside of TPUs"),
         (["--servers", 2, "--least-servers", 1], "pruned tables must be on all servers"),
         (["--hosts", 3, "--least-hosts", 2], "pruned tables must be on all hosts"),

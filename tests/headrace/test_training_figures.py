@@ -27,6 +27,9 @@ def test_a_placement_counts_the_weights_of_each_part() -> None:
     assert row == PlacementRow("towers", 2, 0.5, 0.5)
     assert row.text().endswith("; 50.0 % are copies")
     assert placement_row(None, how="plan") is None
+    hashed = TablePlan("c", 2**62, 2, (Slice(0, 2, (1,)),))
+    row = placement_row(PartitionPlan(2, (whole, hashed)), how="towers", capacities={"c": 10})
+    assert row == PlacementRow("towers", 2, 0.75, 0.0)
 
 
 def test_servers_count_from_the_beginning_of_the_command() -> None:

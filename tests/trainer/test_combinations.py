@@ -44,11 +44,11 @@ def test_a_setup_of_each_kind_at_each_place_may_train() -> None:
     for kind in ({}, {"hashed": True}, {"pruned": True}, {"hashed": True, "pruned": True}):
         check_setup(Setup(**kind))
         check_setup(Setup(**kind, servers=True))
+        check_setup(Setup(**kind, hosts=4, towers=True))
     check_setup(Setup(pruned=True, hosts=4))
     check_setup(Setup(pruned=True, hosts=4, servers=True, workers=True))
     check_setup(Setup(hashed=True, hosts=4, servers=True))
     check_setup(Setup(hashed=True, pruned=True, hosts=4, servers=True, workers=True))
-    check_setup(Setup(hosts=4, towers=True))
     check_setup(Setup(hosts=4, servers=True, workers=True, plan=True))
 
 

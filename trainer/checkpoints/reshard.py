@@ -97,6 +97,7 @@ def reshard_commit(
     plan: PartitionPlan,
     checkpoints: Path,
     *,
+    is_of_towers: bool = False,
     window_bytes: int = WINDOW_BYTES,
     on_bytes: Callable[[int], None] = lambda done: None,
 ) -> Resharded:
@@ -105,13 +106,14 @@ def reshard_commit(
     A table that the plan does not name is spread over all cores by its rows. Other arrays and the counters are in the first part.
 
     Args:
+        is_of_towers: whether it is the plan of towers.
         window_bytes: the bytes of rows that are in memory at once; a few windows are.
         on_bytes: called with the bytes of rows that are written so far.
 
     Raises :class:`TornCheckpoint` for a damaged commit, and :class:`ConfigError` for a plan that is not one of its tables: see
     :func:`check_plan`. What is written is without meaning then.
     """
-    check_plan(files, commit, plan)
+    check_plan(files, commit, plan, is_of_towers=is_of_towers)
     attempt = commit.names[0].attempt if commit.names else 0
     parts = [_Part(checkpoints / part_folder(attempt, core)) for core in range(plan.cores)]
     for part in parts:
@@ -138,7 +140,7 @@ def reshard_commit(
     return Resharded(len(commit.tables), rows, sum(file.size_bytes for part in parts for _, file in part.files))
 
 
-def check_plan(files: RunFiles, commit: StoredCommit, plan: PartitionPlan) -> None:
+def check_plan(files: RunFiles, commit: StoredCommit, plan: PartitionPlan, *, is_of_towers: bool = False) -> None:
     """Raises :class:`ConfigError` for a plan with tables, unless it has every embedding table of the commit, as wide as it is."""
     if not plan.tables:
         return
@@ -151,7 +153,8 @@ def check_plan(files: RunFiles, commit: StoredCommit, plan: PartitionPlan) -> No
                           allowed=", ".join(names)[:200], next_step="headrace plan make MODEL writes a plan")  # fmt: skip
     is_hashed = any(commit.has_array(section_name(EMBEDDING, one, name)) for one in OWNER_SECTIONS for name in names)
     is_pruned = any(kind.startswith(f"{EMBEDDING}-") for kind, _ in commit.tables)
-    check_setup(Setup(hashed=is_hashed, pruned=is_pruned, plan=True, slices=not plan.has_whole_rows))
+    has_slices = not plan.has_whole_rows
+    check_setup(Setup(hashed=is_hashed, pruned=is_pruned, plan=not is_of_towers, slices=has_slices, towers=is_of_towers))  # fmt: skip
     for name in names:
         found, (weights, slots) = plan.of_table(name), _values_of(files, commit, EMBEDDING, name)
         if found.columns != weights.columns:

@@ -15,7 +15,7 @@ from trainer.checkpoints.part_manifest import PartManifest
 from trainer.checkpoints.run_files import RunFiles
 from trainer.checkpoints.shard_manifest import ServerShard
 from trainer.checkpoints.shard_name import ShardName
-from trainer.checkpoints.shard_rows import check_in_shard, table_slices
+from trainer.checkpoints.shard_rows import check_in_shard, plan_of_table, table_slices
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import DocumentField
 from trainer.planning.plan import PartitionPlan, Slice
@@ -29,6 +29,14 @@ class Share:
     rank: int
     hosts: int
     plan: PartitionPlan | None = None
+
+    def among_owners(self, kind: str, table: str) -> Share | None:
+        """The share of the host among those that have rows of a table of whole rows, by remainders; None for a host that has none."""
+        planned = None if self.plan is None else plan_of_table(self.plan, kind, table)
+        if planned is None:
+            return Share(self.rank, self.hosts)
+        cores = planned.slices[0].cores
+        return Share(cores.index(self.rank), len(cores)) if self.rank in cores else None
 
 
 @dataclass(frozen=True, slots=True)

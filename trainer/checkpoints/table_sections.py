@@ -69,10 +69,13 @@ def read_sections(files: RunFiles, commit: StoredCommit, share: Share | None) ->
     """The divided sections of all tables; with a share those of a host, as it saves them itself. Raises :class:`TornCheckpoint`."""
     arrays = {}
     for kind, table in commit.model_tables:
+        own = None if share is None else share.among_owners(kind, table)
+        if share is not None and own is None:
+            continue
         for section in ROW_SECTIONS:
             if commit.has_array(name := section_name(kind, section, table)):
-                arrays[name] = read_row_section(files, commit, kind, table, name, share)
-        arrays.update(read_owner_sections(files, commit, kind, table, share))
+                arrays[name] = read_row_section(files, commit, kind, table, name, own)
+        arrays.update(read_owner_sections(files, commit, kind, table, own))
     return arrays
 
 

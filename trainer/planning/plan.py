@@ -41,7 +41,7 @@ def _runs(cores: Sequence[int]) -> list[list[int]]:
 
 
 _Columns = Annotated[int, whole(most=1 << 20)]
-_Rows = Annotated[int, whole(most=1 << 48)]
+_Rows = Annotated[int, whole(most=(1 << 63) - 1)]
 _Cores = Annotated[tuple[int, ...], Form(_read_cores, _runs)]
 
 

@@ -74,10 +74,11 @@ def renumbered(groups: Sequence[RowGroup], order: Sequence[int]) -> tuple[RowGro
 def groups_of_host(groups: Sequence[RowGroup], rows_on: Sequence[Sequence[int]], host: int) -> tuple[RowGroup, ...]:
     """The groups of one host's rows: each has as large a share of the places of its group as of its rows.
 
-    The places of all hosts are those of the groups. ``rows_on``: by host, the rows of each table that it has. Raises :class:`ConfigError` for a
-    group of which a host with rows would have no place.
+    The places of all hosts are those of the groups. Tables without rows on the host are in groups apart, so that neither the number of a group's
+    rows nor a sample of them depends on tables that are elsewhere. ``rows_on``: by host, the rows of each table that it has. Raises
+    :class:`ConfigError` for a group of which a host with rows would have no place.
     """
-    found = []
+    found: list[RowGroup] = []
     for group in groups:
         sizes = [sum(own[t] for t in group.tables) for own in rows_on]
         ends = [group.rows * sum(sizes[: k + 1]) // max(sum(sizes), 1) for k in range(len(sizes))]
@@ -85,8 +86,17 @@ def groups_of_host(groups: Sequence[RowGroup], rows_on: Sequence[Sequence[int]],
         if any(size and not own for size, own in zip(sizes, places, strict=True)):
             raise ConfigError("the rows of a group must be at least one for each host, or server", where="pruning", value=group.rows,
                               allowed=f">= {len(sizes)}", next_step="raise pruning.budget, or the rows of this group, or take fewer hosts or servers")  # fmt: skip
-        found.append(RowGroup(group.tables, max(places[host], 1)))
+        here = tuple(t for t in group.tables if rows_on[host][t])
+        elsewhere = tuple(t for t in group.tables if not rows_on[host][t])
+        found += [RowGroup(own, count) for own, count in ((here, places[host]), (elsewhere, 1)) if own]
     return tuple(found)
+
+
+def chosen_groups(groups: Sequence[RowGroup], chosen: Sequence[int]) -> tuple[RowGroup, ...]:
+    """The groups with tables among the ``chosen`` ones, as groups of these alone, in their order and by their positions there."""
+    position = {t: place for place, t in enumerate(chosen)}
+    own = [RowGroup(tuple(position[t] for t in one.tables if t in position), one.rows) for one in groups]
+    return tuple(one for one in own if one.tables)
 
 
 def _by_kind(tables: Sequence[SharingTable]) -> list[list[int]]:

@@ -29,8 +29,8 @@ _PROBE: Final[Mapping[str, Any]] = {
     "embedding_optimizer": "adagrad", "embedding_initial_stddev": 0.1, "batch_rows": 256, "dense_optimizer": "adam", "staleness": 0, "calibration": "none", "held_out_share": 0.0,
     "keep_checkpoints": 1, "statistics_share": 0.0,
 }  # fmt: skip
-#: Options of the model that a probe has, too: those of what an activation is.
-_KEPT: Final = ("dim", "dims", "combiner", "combiners", "tables", "threads")
+#: Options of the model that a probe has, too: those of what an activation is, and of which rows have memory.
+_KEPT: Final = ("dim", "dims", "combiner", "combiners", "tables", "hashed", "pruning", "threads")
 PROBES: Final = 2
 
 

@@ -47,6 +47,8 @@ class HashedCounts:
         return line
 
 
+#: Of a table of which a host has no part.
+NO_COUNTS = HashedCounts(0, 0, 0, 0, 0, 0, 0)
 _NUMBERS = "hashed "
 
 

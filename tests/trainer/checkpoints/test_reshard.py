@@ -53,9 +53,9 @@ def _table(draw: st.DrawFn, cores: int, name: str, rows: int, columns: int) -> T
     return TablePlan(name, rows, columns, tuple(slices))
 
 
-def reshard(run: Path, to: Path, plan: PartitionPlan, window_bytes: int = 64) -> None:
-    files = LocalRun(run / "checkpoints")
-    reshard_commit(files, open_commit(files, NAME), plan, to / "checkpoints", window_bytes=window_bytes)
+def reshard(run: Path, to: Path, plan: PartitionPlan, window_bytes: int = 64, *, is_of_towers: bool = False) -> None:
+    files, folder = LocalRun(run / "checkpoints"), to / "checkpoints"
+    reshard_commit(files, open_commit(files, NAME), plan, folder, window_bytes=window_bytes, is_of_towers=is_of_towers)
 
 
 def read(run: Path, share: Share | None = None) -> Checkpoint:

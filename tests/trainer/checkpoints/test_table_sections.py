@@ -23,7 +23,7 @@ from trainer.checkpoints.read import Checkpoint, verify_commit
 from trainer.checkpoints.stored_commit import Share
 from trainer.checkpoints.table_sections import OWNER_SECTIONS, ROW_SECTIONS, is_divided, section_name, section_of
 from trainer.errors import ConfigError, TornCheckpoint
-from trainer.planning.plan import PartitionPlan, cyclic_plan
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
 from trainer.tables.stores.hashed.saved_history import SECTIONS
 
 TABLES = (("embedding", "user"), ("embedding", "words"), ("linear", "user"))
@@ -146,6 +146,39 @@ def test_parts_with_other_sections_are_torn(tmp_path: Path, change) -> None:
         with pytest.raises(TornCheckpoint):
             work()
         shutil.rmtree(tmp_path / "to", ignore_errors=True)
+
+
+@pytest.mark.parametrize("window_bytes", [1, 1 << 20])
+def test_hosts_of_towers_have_the_sections_of_their_tables(tmp_path: Path, window_bytes: int) -> None:
+    """Those of the linear part are on all hosts. A table on as many hosts as before keeps what each has counted."""
+    found = checkpoint(2)
+    sections = write(tmp_path / "run", found, 2)
+    every, plan = read(tmp_path / "run"), plan_of_towers()
+    reshard(tmp_path / "run", tmp_path / "towers", plan, window_bytes, is_of_towers=True)
+    verify_commit(LocalRun(tmp_path / "towers" / "checkpoints"), NAME)
+    assert_same(read(tmp_path / "towers"), every)
+    user, words, linear = ({name for name in sections if section_of(name)[::2] == one} for one in TABLES)
+    for rank in range(3):
+        own = divided(read(tmp_path / "towers", Share(rank, 3, plan)))
+        assert own.keys() == linear | (words if rank == 0 else user)
+        if rank:
+            of_user = own_sections(found, {name: sections[name] for name in user}, rank - 1, 2)
+            assert_equal({name: own[name] for name in user}, of_user)
+            continue
+        of_words = {name: sections[name] for name in words}
+        of_words[section_name("embedding", CANDIDATES, "words")] = np.zeros(0, np.uint64)  # of two hosts
+        assert_equal({name: own[name] for name in words}, of_words)
+    reshard(tmp_path / "towers", tmp_path / "back", PartitionPlan(2, ()), window_bytes)
+    assert_same(read(tmp_path / "back"), every)
+    for rank in range(2):
+        assert_equal(divided(read(tmp_path / "back", Share(rank, 2))), own_sections(found, sections, rank, 2))
+
+
+def plan_of_towers() -> PartitionPlan:
+    """A table on the first of three hosts, and one on the others."""
+    on = {"user": (1, 2), "words": (0,)}
+    tables = [(name, 120, 4 if name == "user" else 2) for name in on]
+    return PartitionPlan(3, tuple(TablePlan(name, rows, columns, (Slice(0, columns, on[name]),)) for name, rows, columns in tables))  # fmt: skip
 
 
 def test_a_plan_of_tables_with_rows_by_id_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trainer.errors import ConfigError
 from trainer.options.pruning import GroupOptions
-from trainer.planning.row_groups import RowGroup, SharingTable, groups_of_host, row_groups
+from trainer.planning.row_groups import RowGroup, SharingTable, chosen_groups, groups_of_host, row_groups
 
 tables = st.lists(st.tuples(st.integers(1, 500), st.sampled_from([1, 4, 16])), min_size=1, max_size=8).map(
     lambda drawn: [SharingTable(f"t{k}", rows, columns, "sgd") for k, (rows, columns) in enumerate(drawn)]
@@ -50,20 +50,36 @@ def test_hosts_share_the_places_of_a_group_by_their_rows(drawn, budget, hosts):
         of_hosts = [groups_of_host(groups, rows_on, host) for host in range(hosts)]
     except ConfigError:
         assume(False)
-    for g, group in enumerate(groups):
-        places = [of_host[g].rows for of_host in of_hosts]
+    for group in groups:
         rows = [sum(own[t] for t in group.tables) for own in rows_on]
-        assert {of_host[g].tables for of_host in of_hosts} == {group.tables}
-        assert sum(own for own, size in zip(places, rows, strict=True) if size) == group.rows
-        for own, size in zip(places, rows, strict=True):
-            assert 1 <= own <= max(size, 1)
-            assert abs(own - group.rows * size / sum(rows)) <= 1 or not size
+        places = []
+        for own, of_host in zip(rows_on, of_hosts, strict=True):
+            here = tuple(t for t in group.tables if own[t])
+            elsewhere = tuple(t for t in group.tables if not own[t])
+            found = {one.tables: one.rows for one in of_host if set(one.tables) <= set(group.tables)}
+            assert found.keys() == {one for one in (here, elsewhere) if one}
+            assert found.get(elsewhere, 1) == 1
+            places.append(found.get(here, 0))
+        assert sum(places) == group.rows
+        for count, size in zip(places, rows, strict=True):
+            assert bool(count) == bool(size)
+            assert count <= size
+            assert abs(count - group.rows * size / sum(rows)) <= 1
 
 
 def test_a_host_has_a_place():
     with pytest.raises(ConfigError, match="at least one for each host") as raised:
         groups_of_host([RowGroup((0,), 3)], [[5]] * 4, 0)
     assert (raised.value.value, raised.value.allowed) == (3, ">= 4")
+
+
+def test_tables_that_are_elsewhere_are_in_groups_apart():
+    """In their order, of which some tables are chosen with their positions among these."""
+    groups = RowGroup((0, 2), 6), RowGroup((1, 3), 4)
+    here = groups_of_host(groups, [[4, 0, 4, 8], [4, 8, 0, 0]], 0)
+    assert here == (RowGroup((0, 2), 4), RowGroup((3,), 2), RowGroup((1,), 1))
+    assert chosen_groups(here, (2, 3)) == (RowGroup((0,), 4), RowGroup((1,), 2))
+    assert chosen_groups(here, (0, 1)) == (RowGroup((0,), 4), RowGroup((1,), 1))
 
 
 def test_shares_are_by_tables_times_width_and_what_is_left_is_lent():

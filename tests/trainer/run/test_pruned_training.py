@@ -166,6 +166,5 @@ def test_pruned_tables_are_spread_by_rows(tmp_path):
         for plan in (cut, copied):
             with pytest.raises(ConfigError, match="must be placed by rows, blocks of rows or as wholes"):
                 check_placement(options, is_served=is_served, hosts=2, plan=plan)
-    with pytest.raises(ConfigError, match="without towers"):
-        check_placement(options, is_served=False, hosts=2, plan=by_rows, has_towers=True)
+    check_placement(options, is_served=False, hosts=2, plan=by_rows, has_towers=True)
     check_placement(options, is_served=True, hosts=2)

@@ -30,6 +30,7 @@ from trainer.tables.routes.towers.counted_exchange import TowerExchanges
 from trainer.tables.routes.towers.placement import TowerPlacement
 from trainer.tables.routes.towers.tower_tables import TowerTables
 from trainer.tables.spec import tables_of
+from trainer.tables.stores.hashed.limits import TableLimits
 from transforms.arrays import Array
 
 
@@ -65,7 +66,7 @@ class ShardedWeights(HostWeights):
                 rows = config.rows_of_host(exchange.hosts)
                 dense = build_dense(layout, config, head, rows=rows, takes_outputs=True)
                 self._modules = TowerWeights(dense, placement, exchange)
-            engine = towered = _tower_tables(layout, config, exchange, placement, self._modules)
+            engine = towered = _tower_tables(layout, config, exchange, placement, self._modules, hashed)
             deep = towered.rows
         elif layout.features and config.deep:
             parts = None if plan is None else TableParts(tables_of(layout.features), exchange.hosts, plan)
@@ -123,7 +124,8 @@ class ShardedWeights(HostWeights):
 
 
 def _tower_tables(
-    layout: InputLayout, config: TrainConfig, exchange: Exchange, placement: TowerPlacement, modules: TowerWeights | None
+    layout: InputLayout, config: TrainConfig, exchange: Exchange, placement: TowerPlacement, modules: TowerWeights | None,
+    hashed: Mapping[str, TableLimits],
 ) -> TowerTables:  # fmt: skip
     """This host's part of the tables of towers, of which each has hosts of its own."""
     group = placement.group_of(placement.tower_of(exchange.rank))
@@ -131,7 +133,8 @@ def _tower_tables(
     module = None if modules is None else modules.own
     # With modules the bits are not those of the flat exchange anyway, and one request for all events of a host sends fewer bytes.
     return TowerTables(layout.features, seed=config.seed, placement=placement, rank=exchange.rank, exchanges=exchanges, module=module,
-                       output_widths=() if module is None else module.widths, is_deterministic=module is None, held=config.batches_held)  # fmt: skip
+                       output_widths=() if module is None else module.widths, is_deterministic=module is None, held=config.batches_held,
+                       pruning=config.pruning, hashed=hashed)  # fmt: skip
 
 
 def empty_batch(layout: InputLayout, batch_rows: int, head: AnyHead = BINARY) -> Batch:

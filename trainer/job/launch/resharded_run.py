@@ -57,12 +57,14 @@ def reshard_run(
     plan: PartitionPlan,
     output: Path,
     *,
+    is_of_towers: bool = False,
     on_bytes: Callable[[int, int], None] = lambda done, total: None,
 ) -> ReshardedRun:
     """Write the commit of a run after so many epochs to the new run ``output``, with a part for each core of ``plan``.
 
     Args:
         run_dir: a local folder or a location in a bucket; training must not run in a local folder.
+        is_of_towers: whether ``plan`` is that of towers, which may have hashed tables.
         on_bytes: called with the bytes that are written, and those of the commit.
 
     Raises :class:`~transforms.errors.Busy` for a run in use, :class:`InputError` for an output that exists,
@@ -75,13 +77,22 @@ def reshard_run(
             stack.enter_context(run_lock(Path(run_dir)))
         files = open_run(run_dir)
         commit = open_commit(files, commit_name(epochs))
-        check_plan(files, commit, plan)
+        check_plan(files, commit, plan, is_of_towers=is_of_towers)
         total = sum(file.file.size_bytes for file in commit.files)
         temporary = output.with_name(f".{output.name}.resharded")
         stack.enter_context(run_lock(temporary))
         with translated_write_errors(str(output), "the new run"):
             _clear(temporary)
-            done = _write(run_dir, files, commit, plan, temporary, output, on_bytes=lambda done: on_bytes(done, total))
+            done = _write(
+                run_dir,
+                files,
+                commit,
+                plan,
+                temporary,
+                output,
+                is_of_towers=is_of_towers,
+                on_bytes=lambda done: on_bytes(done, total),
+            )
     return ReshardedRun(commit_name(epochs), max(len(commit.names), len(commit.shards), 1), done)
 
 
@@ -93,12 +104,15 @@ def _write(
     temporary: Path,
     output: Path,
     *,
+    is_of_towers: bool,
     on_bytes: Callable[[int], None],
 ) -> Resharded:
     """Write the new run under a hidden name, then rename it. An error leaves nothing."""
     try:
         _check_space(temporary, sum(file.file.size_bytes for file in commit.files))
-        done = reshard_commit(files, commit, plan, checkpoints_dir(temporary), on_bytes=on_bytes)
+        done = reshard_commit(
+            files, commit, plan, checkpoints_dir(temporary), is_of_towers=is_of_towers, on_bytes=on_bytes
+        )
         _copy_plan(run_dir, files, commit, JobFiles(temporary))
         _copy_statistics(files, temporary)
         _sync_folders(temporary)

@@ -19,6 +19,8 @@ from transforms.errors import listed
 #: What towers have about equally much of: features, bytes of tables, or bytes that events look up.
 BALANCES: Final = ("features", "bytes", "load")
 MOST_TOWERS: Final = 4096
+#: The most bytes of a table. The vocabulary of a hashed table may be larger, of which the options of training say how much is kept.
+MOST_TABLE_BYTES: Final = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +30,13 @@ class TowerFeature:
     Attributes:
         name: the feature.
         table: its table; features with one table are in one tower.
-        table_bytes: of the table with its slots.
+        table_bytes: of the table with its slots; of a hashed one, of as many rows as it may have.
         event_bytes: of the rows that an event looks up, in the mean.
     """
 
     name: str
     table: str
-    table_bytes: Annotated[int, whole(most=1 << 60)]
+    table_bytes: Annotated[int, whole(most=MOST_TABLE_BYTES)]
     event_bytes: float
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from tests.trainer.job.host.training_ways import (
     bucketed,
     by_towers,
     config_of,
+    flat_by,
     gathered,
     halves,
     in_pipeline,
@@ -121,6 +122,43 @@ def test_hosts_exchange_by_towers_with_the_same_bits(prepared_of, hosts, stalene
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("hosts", "staleness"), [(1, 0), (2, 0), (3, 2)])
+def test_hosts_prune_by_towers_as_by_their_plan(prepared_of, hosts, staleness):
+    """With late updates, too: the rows that have left, importance and rounds are among the arrays."""
+    scene = prepared_of("dlrm", staleness=staleness, pruning={"budget": 0.2, "round_steps": 2, "reset": "restored"})
+    train = in_pipeline(staleness) if staleness else in_turn
+    towers = halves(scene[1]) if hosts > 1 else (sum(halves(scene[1]), ()),)
+    found = trained(scene, hosts, by_towers(towers), train)
+    assert_equal(found, trained(scene, hosts, flat_by(towers), train))
+    arrays = {name: array for _, own in found for name, array in own.items()}
+    assert {name.partition("/")[0] for name in arrays} >= {"embedding-importance", "embedding-left", "linear-left"}
+    numbers = [array for name, array in arrays.items() if name.startswith("history/embedding/pruning/")]
+    assert min(int(rounds) for _, _, rounds in numbers) >= 3 // hosts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_hosts_prune_with_modules_and_go_on_from_what_they_save(prepared_of, hosts):
+    """Equal runs have equal bits; hosts that were stopped train as those that were not."""
+    towers = halves(prepared_of("dlrm")[1])
+    scene = prepared_of(
+        "dlrm", tower_modules={"towers": towers, "compression": 2}, pruning={"budget": 0.3, "round_steps": 2}
+    )
+    found = trained(scene, hosts, by_towers(towers), in_turn)
+    assert_equal(trained(scene, hosts, by_towers(towers), stop_and_go_on), found)
+
+
+def stop_and_go_on(weights, batches):
+    """Train half of the batches, others, and again from what was saved after the first half."""
+    half = len(batches) // 2
+    logits = in_turn(weights, batches[:half])
+    saved = {key: np.array(array) for key, array in weights.arrays().items()}
+    in_turn(weights, batches[half:])
+    weights.load(saved)
+    return logits + in_turn(weights, batches[half:])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "hosts"), [("dlrm", 2), ("dcn", 3), ("dlrm", 5)])
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
 def test_modules_on_the_hosts_of_their_towers_train_what_all_hosts_would(prepared_of, name, hosts, optimizer):
@@ -137,15 +175,6 @@ def test_modules_on_the_hosts_of_their_towers_train_what_all_hosts_would(prepare
         assert arrays.keys() == others.keys()
         for key, array in arrays.items():
             np.testing.assert_allclose(array, others[key], rtol=2e-3, atol=2e-4, err_msg=key)
-
-    def stop_and_go_on(weights, batches):
-        half = len(batches) // 2
-        logits = in_turn(weights, batches[:half])
-        saved = {key: np.array(array) for key, array in weights.arrays().items()}
-        in_turn(weights, batches[half:])
-        weights.load(saved)
-        return logits + in_turn(weights, batches[half:])
-
     assert_equal(trained(scene, hosts, by_towers(towers), stop_and_go_on), found)
 
 

@@ -88,12 +88,24 @@ def by_towers(towers):
     """Makes weights of hosts that exchange by towers; none: flat, by the plan of two towers."""
 
     def make(prepared, options, channels):
-        features = prepared.layout.features
-        placement = TowerPlacement(channels.tables.hosts, 1, towers or halves(prepared))
-        plan = tower_partition(features, placement)
+        plan = _plan_of(prepared, channels, towers or halves(prepared))
         return ShardedWeights(prepared.layout, options, prepared.head, channels, plan, towers)
 
     return make
+
+
+def flat_by(towers):
+    """Makes weights of hosts that exchange flat, by the plan of towers."""
+
+    def make(prepared, options, channels):
+        plan = _plan_of(prepared, channels, towers)
+        return ShardedWeights(prepared.layout, options, prepared.head, channels, plan)
+
+    return make
+
+
+def _plan_of(prepared, channels, towers):
+    return tower_partition(prepared.layout.features, TowerPlacement(channels.tables.hosts, 1, towers))
 
 
 def halves(prepared):

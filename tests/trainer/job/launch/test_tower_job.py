@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -14,8 +16,13 @@ from tests.trainer.job.launch.jobs import (
     run_job,
     run_killed,
     settings,
+    train_alone,
 )
+from tests.trainer.job.launch.test_pruned_job import assert_pruned
+from trainer.checkpoints.open_run import open_run
+from trainer.checkpoints.read import verify_commit
 from trainer.errors import ConfigError
+from trainer.job.launch.resharded_run import reshard_run
 from trainer.job.launch.run_comparison import run_differences
 from trainer.run.weights.run_partition import check_fixed_hosts
 from trainer.scheduling.transitions import JobState
@@ -26,12 +33,12 @@ OPTIONS = {"batch_rows": 64, "passes": 2, "linear": True, "keep_checkpoints": 9}
 HOSTS = 3
 
 
-def two_towers(warehouse, run_dir):
-    """The towers of a job, of which one has two hosts, and their plan."""
-    features = prepare(warehouse, run_dir, **OPTIONS).layout.features
+def two_towers(warehouse, run_dir, hosts=HOSTS, **options):
+    """The towers of a job, of which one of three hosts has two, and their plan."""
+    features = prepare(warehouse, run_dir, **{**OPTIONS, **options}).layout.features
     names = [one.name for one in features]
     towers = (tuple(names[::2]), tuple(names[1::2]))
-    return {"plan": tower_partition(features, TowerPlacement(HOSTS, 1, towers)), "towers": towers}
+    return {"plan": tower_partition(features, TowerPlacement(hosts, 1, towers)), "towers": towers}
 
 
 @pytest.mark.slow
@@ -49,6 +56,77 @@ def test_a_job_by_towers_trains_what_one_without_trains(tmp_path):
             copy_begun(tmp_path / "towers", tmp_path / name)
             run_job(warehouse, tmp_path / name, settings(HOSTS), unit_rows=300, **ways, **OPTIONS)
             assert run_differences(tmp_path / name, tmp_path / "flat") == (), name
+
+
+@pytest.mark.slow
+def test_pruned_tables_by_towers_are_those_by_the_plan_of_the_towers(tmp_path):
+    """Bit for bit, although a host is killed; by other towers and in one process a run goes on from a commit."""
+    pruned = {**OPTIONS, "pruning": {"budget": 0.06, "round_steps": 3}}
+    run, begun = tmp_path / "towers", tmp_path / "begun"
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
+        by = two_towers(warehouse, run, **pruned)
+        job = launch(warehouse, run, settings(HOSTS, most_restarts=9), unit_rows=300, **by, **pruned)
+        run_killed(run, job)
+        finished(run_job(warehouse, tmp_path / "flat", settings(HOSTS), unit_rows=300, plan=by["plan"], **pruned))
+        assert run_differences(run, tmp_path / "flat") == ()
+        last = newest(run)
+        verify_commit(open_run(run), last.name)
+        assert last.partition == by["plan"]
+        assert_pruned(last.arrays)
+        copy_begun(run, begun)
+        other = two_towers(warehouse, tmp_path / "none", hosts=2, **pruned)
+        reshard_run(str(begun), 2, other["plan"], tmp_path / "other")
+        finished(run_job(warehouse, tmp_path / "other", settings(2), unit_rows=300, **other, **pruned))
+        shutil.copytree(begun, tmp_path / "alone")
+        train_alone(warehouse, tmp_path / "alone", **pruned)
+        for name in ("other", "alone"):
+            assert prepare(warehouse, tmp_path / name, **pruned).summary().exact
+            assert_pruned(newest(tmp_path / name).arrays)
+
+
+@pytest.mark.slow
+def test_hashed_tables_by_towers_are_those_of_hosts_that_were_not_killed(tmp_path):
+    """Also beside pruned tables; by other towers and without towers a run goes on from a commit."""
+    run, begun = tmp_path / "towers", tmp_path / "begun"
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse:
+        names = sorted({one.table.name for one in prepare(warehouse, run, **OPTIONS).layout.features})
+        hashed = {names[0]: {"capacity": 60, "admit_after": 2}, names[1]: {"capacity": 90, "expire_after_steps": 9}}
+        mixed = {**OPTIONS, "hashed": hashed, **({"pruning": {"budget": 0.06, "round_steps": 3}} if names[2:] else {})}
+        by = two_towers(warehouse, run, **mixed)
+        finished(run_job(warehouse, tmp_path / "calm", settings(HOSTS), unit_rows=300, **by, **mixed))
+        run_killed(run, launch(warehouse, run, settings(HOSTS, most_restarts=9), unit_rows=300, **by, **mixed))
+        assert run_differences(run, tmp_path / "calm") == ()
+        verify_commit(open_run(run), newest(run).name)
+        for name, one in hashed.items():
+            assert 0 < len(newest(run).arrays[f"embedding/rows/{name}"]) <= one["capacity"] + 1
+        copy_begun(run, begun)
+        other = two_towers(warehouse, tmp_path / "none", hosts=2, **mixed)
+        with pytest.raises(ConfigError, match="hashed tables must be placed without a plan"):
+            reshard_run(str(begun), 2, other["plan"], tmp_path / "other")
+        reshard_run(str(begun), 2, other["plan"], tmp_path / "other", is_of_towers=True)
+        finished(run_job(warehouse, tmp_path / "other", settings(2), unit_rows=300, **other, **mixed))
+        shutil.copytree(begun, tmp_path / "without")
+        finished(run_job(warehouse, tmp_path / "without", settings(2), unit_rows=300, **mixed))
+        for name in ("other", "without"):
+            assert prepare(warehouse, tmp_path / name, **mixed).summary().exact
+            verify_commit(open_run(tmp_path / name), newest(tmp_path / name).name)
+
+
+def test_towers_with_a_host_without_a_place_are_refused_before_training_begins(tmp_path):
+    """The linear part has hosts of its own accord, so it is left out here."""
+    with make_warehouse(tmp_path / "warehouse", hours=1, rows=50) as warehouse:
+        tables = [one.table.name for one in prepare(warehouse, tmp_path / "run", **OPTIONS).layout.features]
+        few = {
+            **OPTIONS,
+            "linear": False,
+            "pruning": {"groups": [{"tables": sorted({*tables}), "rows": len({*tables})}]},
+        }
+        by = two_towers(warehouse, tmp_path / "run", hosts=2, **few)
+        launch(warehouse, tmp_path / "run", settings(2), **by, **few)
+        by = two_towers(warehouse, tmp_path / "run", hosts=len(tables) + 1, **few)
+        with pytest.raises(ConfigError, match="must be at least one for each host"):
+            launch(warehouse, tmp_path / "other", settings(len(tables) + 1), **by, **few)
+        assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.slow

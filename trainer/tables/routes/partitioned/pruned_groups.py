@@ -14,6 +14,10 @@ def groups_on(parts: TableParts, groups: Sequence[RowGroup], core: int) -> tuple
 
     Raises :class:`ConfigError` for groups that do not fit so many cores, and for copies and slices of tables.
     """
+    return groups_of_host(groups, rows_of_cores(parts), core)
+
+
+def rows_of_cores(parts: TableParts) -> list[list[int]]:
+    """The rows of each table on each core, by core. Raises :class:`ConfigError` for copies and slices of tables, which are not pruned."""
     check_setup(Setup(pruned=True, plan=True, slices=parts.has_replicas or len(parts.parts) != len(parts.tables)))
-    rows_on = [[part.row_count(one) for part in parts.parts] for one in range(parts.cores)]
-    return groups_of_host(groups, rows_on, core)
+    return [[part.row_count(core) for part in parts.parts] for core in range(parts.cores)]

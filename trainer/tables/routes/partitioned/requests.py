@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from trainer.tables.batches import IdBatch
-from trainer.tables.kernels.layout import Bags, FeatureLayout, TableLayout
+from trainer.tables.kernels.layout import Bags, FeatureLayout, TableLayout, table_layout
 from trainer.tables.kernels.lookup import shares_of
 from trainer.tables.kernels.threads import Team, split_evenly
 from trainer.tables.routes.partitioned import request_kernels as kernels
 from trainer.tables.routes.partitioned.slot_order import order_slots
 from trainer.tables.routes.partitioned.table_parts import TableParts
-from trainer.tables.spec import FeatureSpec
+from trainer.tables.spec import FeatureSpec, TableSpec
 from transforms.arrays import Array
 
 _NO_SHARES = np.zeros(0, np.float32)
@@ -63,6 +63,14 @@ class Requests:
     part_values: kernels.PartValues
     reads: RowsByOwner
     updates: RowsByOwner
+
+
+def asked_layout(
+    of_features: FeatureLayout, tables: Sequence[TableSpec], seed: int, hashed: Collection[str]
+) -> TableLayout:
+    """The layout of rows that are asked for alone: none of the tables is here, and those of unbounded vocabularies have no number of rows."""
+    sized = [replace(one, vocabulary_size=1) if one.name in hashed else one for one in tables]
+    return table_layout(of_features, sized, seed)
 
 
 class RequestMaker:

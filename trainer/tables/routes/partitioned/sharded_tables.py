@@ -17,10 +17,11 @@ import numpy as np
 
 from trainer.errors import TornCheckpoint
 from trainer.options.pruning import PruningOptions
+from trainer.planning.row_groups import RowGroup
 from trainer.tables.batches import IdBatch
 from trainer.tables.engine import NO_SECTIONS, ChangedRows, SnapshotSections, TableSections, TableState
 from trainer.tables.hashed_counts import HashedCounts
-from trainer.tables.kernels.layout import feature_layout, table_layout
+from trainer.tables.kernels.layout import feature_layout
 from trainer.tables.kernels.outputs import OutputPool
 from trainer.tables.kernels.threads import Team, available_threads
 from trainer.tables.routes.bag_tables import BagTables
@@ -28,7 +29,7 @@ from trainer.tables.routes.exchange import Exchange
 from trainer.tables.routes.partitioned.core_store import store_of
 from trainer.tables.routes.partitioned.gathered_rows import GatheredRows, lookups_of
 from trainer.tables.routes.partitioned.request_kernels import put_rows, take_rows
-from trainer.tables.routes.partitioned.requests import RequestMaker, Requests
+from trainer.tables.routes.partitioned.requests import RequestMaker, Requests, asked_layout
 from trainer.tables.routes.partitioned.static_buffers import StaticBuffers
 from trainer.tables.routes.partitioned.table_parts import TablePart, TableParts
 from trainer.tables.spec import FeatureSpec
@@ -73,6 +74,7 @@ class ShardedTables(BagTables[Asked]):
         buffers: of fixed size for its requests; None: messages are as long as they need to be.
         held: batches between a lookup and its update, for which it keeps what both need.
         pruning: the most important rows of this core of tables that are not hashed have places, by these options; None: all rows have values.
+        groups: of these tables, with the places of this core; None: its share by its rows, of those by the options.
         hashed: by name the limits of tables of unbounded vocabularies, whose capacities are divided over the cores.
         hash_prefix: of the names of tables, by which ids are hashed; one that they have elsewhere gives the same places.
         store: has the rows of this core; None: one by ``pruning`` and ``hashed``.
@@ -88,15 +90,14 @@ class ShardedTables(BagTables[Asked]):
         self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, parts: TableParts | None = None,
         threads: int = 0, buffers: StaticBuffers | None = None, held: int = 2,
         pruning: PruningOptions | None = None, hashed: Mapping[str, TableLimits] | None = None, hash_prefix: str = "",
-        store: RowStore | None = None, values: str = "float32",
+        groups: Sequence[RowGroup] | None = None, store: RowStore | None = None, values: str = "float32",
     ) -> None:  # fmt: skip
         tables, team = supported_tables(features), Team(threads or available_threads())
         super().__init__(features, tables, team, held=held)
         self._exchange, self._buffers, self._flag = exchange, buffers, FLAG_OF[values]
         self._parts = parts or TableParts(self.tables, exchange.hosts, None)
         self._of_features = feature_layout(self.features, self.tables)
-        sized = [replace(one, vocabulary_size=1) if one.name in (hashed or {}) else one for one in self.tables]
-        self._layout = table_layout(self._of_features, sized, seed)  # of rows that are asked for alone
+        self._layout = asked_layout(self._of_features, self.tables, seed, hashed or {})
         self._gathered = GatheredRows(self._of_features, self._layout, self.width, team)
         self._gives = np.array([part.gives(exchange.rank) for part in self._parts.parts])
         self._requests = RequestMaker(
@@ -116,6 +117,7 @@ class ShardedTables(BagTables[Asked]):
             pruning=pruning,
             hashed=limits,
             hash_prefix=hash_prefix,
+            groups=groups,
         )
         self._memory = OutputPool(spare=0.25, kept=(6 if self._flag else 2) * (exchange.hosts + 1) + held)
 

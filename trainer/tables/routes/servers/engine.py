@@ -21,12 +21,12 @@ from trainer.planning.plan import PartitionPlan
 from trainer.planning.row_groups import renumbered
 from trainer.tables.batches import IdBatch
 from trainer.tables.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections, TableSections, TableState
-from trainer.tables.kernels.layout import feature_layout, learning_rates, table_layout
+from trainer.tables.kernels.layout import feature_layout, learning_rates
 from trainer.tables.kernels.threads import Team, available_threads
 from trainer.tables.routes.bag_tables import BagTables
 from trainer.tables.routes.partitioned.engine import PartitionedSnapshot
 from trainer.tables.routes.partitioned.gathered_rows import lookups_of
-from trainer.tables.routes.partitioned.requests import RequestMaker, RowsByOwner
+from trainer.tables.routes.partitioned.requests import RequestMaker, RowsByOwner, asked_layout
 from trainer.tables.routes.partitioned.sharded_tables import ShardSnapshot
 from trainer.tables.routes.partitioned.table_parts import TableParts
 from trainer.tables.routes.servers.hashed_snapshot import HashedTableSnapshot
@@ -101,8 +101,7 @@ class PsEngine(BagTables[ServedBatch]):
         self._stacked = tuple(self.tables[t] for t in self._order)
         self._parts = TableParts(self._stacked, len(servers), with_stacks(plan, self._stacked, len(servers)))
         of_features = feature_layout(self.features, self._stacked)
-        sized = [replace(one, vocabulary_size=1) if one.name in self._limits else one for one in self._stacked]
-        layout = table_layout(of_features, sized, seed)  # of ids that are asked for alone: no table is here
+        layout = asked_layout(of_features, self._stacked, seed, self._limits)
         self._staleness, self._overlaps, wire = staleness, overlaps, wire or WireSettings()
         self._requests = RequestMaker(self.features, of_features, layout, parts=self._parts, core=0, team=team,
                                       ascending=wire.ids == "unique")  # fmt: skip

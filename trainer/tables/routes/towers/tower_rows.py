@@ -85,7 +85,7 @@ class TowerRows(ShardedTables):
     ) -> Iterable[tuple[Array, Array]]:  # fmt: skip
         """The way back of steps d, c and b: one update of each row that any worker of the tower has read.
 
-        Returns the offsets of each unit, and the distinct rows of each table.
+        A store that needs it gets how often each row was looked up, unit by unit. Returns the offsets of each unit, and the distinct rows of each table.
 
         Args:
             gradients: of each unit's activations.
@@ -102,12 +102,16 @@ class TowerRows(ShardedTables):
         dims, parts = self._parts.layout.dims, len(self._parts.parts)
         if self._parts.has_replicas:
             asked = [split_asked(arrays[1:], parts, f"worker {place}") for place, arrays in enumerate(received)]
-        sums_of = []
+        sums_of, lookups_of = [], []
         for place, (of_worker, message) in enumerate(zip(asked, received, strict=True)):
             sizes = [int((counts * dims).sum()) for _, counts in of_worker]
             sums_of.append(np.split(_floats(message[:1], sum(sizes), place), np.cumsum(sizes)[:-1]))
+            if self.store.needs_lookups:
+                lookups_of.append(_split_lookups(message[1:], of_worker, place))
         self.store.update_rows(
-            [asked[place][unit] for place, unit in order], [sums_of[place][unit] for place, unit in order]
+            [asked[place][unit] for place, unit in order],
+            [sums_of[place][unit] for place, unit in order],
+            lookups=[lookups_of[place][unit] for place, unit in order] if self.store.needs_lookups else (),
         )
         return [(one.requests.batch.offsets, one.requests.layout.vocabulary) for one in units]
 
@@ -138,3 +142,12 @@ def _floats(message: Sequence[Array], size: int, place: int) -> Array:
         raise DataError("an answer must hold the rows that were asked for", where=f"worker {place}",
                         value=", ".join(f"{one.dtype} {one.shape}" for one in message), allowed=f"float32 ({size},)")  # fmt: skip
     return message[0]
+
+
+def _split_lookups(message: Sequence[Array], asked: Sequence[Asked], place: int) -> list[Array]:
+    """How often each row of each unit was looked up. Raises :class:`DataError` for a message that does not say it of each row."""
+    sizes = [len(rows) for rows, _ in asked]
+    if len(message) != 1 or message[0].dtype != np.int32 or message[0].shape != (sum(sizes),):
+        raise DataError("an update must say how often each of its rows was looked up", where=f"worker {place}",
+                        value=", ".join(f"{one.dtype} {one.shape}" for one in message) or "no array", allowed=f"int32 ({sum(sizes)},)")  # fmt: skip
+    return np.split(message[0], np.cumsum(sizes)[:-1])

@@ -13,21 +13,27 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss
+from trainer.options.pruning import PruningOptions
 from trainer.planning.plan import PartitionPlan
+from trainer.planning.row_groups import RowGroup
 from trainer.tables.batches import IdBatch
 from trainer.tables.engine import TablesSnapshot, TableState
-from trainer.tables.kernels.layout import feature_layout, table_layout
+from trainer.tables.hashed_counts import NO_COUNTS, HashedCounts
+from trainer.tables.kernels.layout import feature_layout
 from trainer.tables.kernels.threads import Team, available_threads
 from trainer.tables.routes.bag_tables import BagTables
-from trainer.tables.routes.partitioned.requests import RequestMaker
+from trainer.tables.routes.partitioned.requests import RequestMaker, asked_layout
 from trainer.tables.routes.partitioned.table_parts import TableParts
 from trainer.tables.routes.towers.counted_exchange import TowerExchanges
 from trainer.tables.routes.towers.peer_messages import bags_of, join_events
 from trainer.tables.routes.towers.peer_steps import permute_indices, return_gradients, send_outputs
 from trainer.tables.routes.towers.placement import TowerPlacement, features_of_towers
+from trainer.tables.routes.towers.tower_groups import groups_in_tower
 from trainer.tables.routes.towers.tower_module import TowerModule, sum_in_tower
 from trainer.tables.routes.towers.tower_rows import AskedByWorker, TowerRows, UnitRows, split_asked
-from trainer.tables.spec import FeatureSpec, tables_of
+from trainer.tables.spec import FeatureSpec, TableSpec, tables_of
+from trainer.tables.stores.hashed.limits import TableLimits, divided_limits
+from trainer.tables.stores.pruned.rows import groups_of
 from transforms.arrays import Array
 
 
@@ -65,15 +71,19 @@ class TowerTables(BagTables[_TowerBatch]):
         is_swapped: step c comes before b: owners are asked by the workers of the events, so step d is the only shuffle inside hosts.
         threads: of this worker; 0 for one a processor.
         held: batches between a lookup and its update, for which it keeps what both need.
+        pruning: the most important rows of each worker of tables that are not hashed have places, by these options; None: all rows have values.
+        hashed: by name the limits of tables of unbounded vocabularies, whose capacities are divided over the workers of their towers.
 
     Raises :class:`ConfigError` for features and towers that do not fit, for exchanges of other workers, and for a swapped lookup without an
-    exchange with all workers or without ``is_deterministic``.
+    exchange with all workers or without ``is_deterministic``, for hashed and pruned tables of which a worker would have no place, for slices and copies of
+    pruned ones, and for hashed ones by plans.
     """
 
     def __init__(
         self, features: Sequence[FeatureSpec], *, seed: int, placement: TowerPlacement, rank: int, exchanges: TowerExchanges,
         plans: Sequence[PartitionPlan | None] = (), module: TowerModule | None = None, output_widths: Sequence[int] = (),
         is_deterministic: bool = True, is_swapped: bool = False, threads: int = 0, held: int = 2,
+        pruning: PruningOptions | None = None, hashed: Mapping[str, TableLimits] | None = None,
     ) -> None:  # fmt: skip
         features, self._placement, self._exchanges = tuple(features), placement, exchanges
         self._chosen = features_of_towers(features, placement.towers)
@@ -86,14 +96,27 @@ class TowerTables(BagTables[_TowerBatch]):
         self._is_deterministic, self._is_swapped = is_deterministic, is_swapped
         self._of_towers = [tuple(features[f] for f in chosen) for chosen in self._chosen]
         plans = plans or [None] * len(placement.towers)
+        tables, self._hashed = tables_of(features), hashed or {}
         self._parts = [
             TableParts(tables_of(of_tower), len(placement.group_of(t)), plan)
             for t, (of_tower, plan) in enumerate(zip(self._of_towers, plans, strict=True))
         ]
+        _check_limits(self._hashed, tables, self._parts, is_planned=any(plan is not None for plan in plans))
         own = self._of_towers[self.tower]
         self._bounds = tuple(one.table.vocabulary_size for one in own)
+        groups: tuple[RowGroup, ...] = ()
+        if pruning is not None:
+            groups = groups_in_tower(groups_of(tables, pruning, self._hashed), tables, self._parts, placement, rank)
         self.rows = TowerRows(
-            own, seed=seed, exchange=exchanges.group, parts=self._parts[self.tower], threads=threads, held=held
+            own,
+            seed=seed,
+            exchange=exchanges.group,
+            parts=None if plans[self.tower] is None else self._parts[self.tower],
+            threads=threads,
+            held=held,
+            pruning=pruning if groups else None,
+            groups=groups,
+            hashed={one.name: self._hashed[one.name] for one in tables_of(own) if one.name in self._hashed},
         )
         team = Team(threads or available_threads())
         super().__init__(features, self.rows.tables, team, held=held, combined=own)
@@ -123,7 +146,7 @@ class TowerTables(BagTables[_TowerBatch]):
         makers = []
         for t, (features, parts) in enumerate(zip(self._of_towers, self._parts, strict=True)):
             of_features = feature_layout(features, parts.tables)
-            layout = table_layout(of_features, parts.tables, seed)
+            layout = asked_layout(of_features, parts.tables, seed, self._hashed)
             core = self._place_of_peer(t, self._exchanges.peers.rank)
             makers.append(RequestMaker(features, of_features, layout, parts=parts, core=core, team=self.team))
         return makers
@@ -141,6 +164,11 @@ class TowerTables(BagTables[_TowerBatch]):
     def width(self) -> int:
         """Columns of the outputs: in the order of the features, or tower after tower if modules compress them."""
         return sum(self._widths)
+
+    @property
+    def hashed_counts(self) -> Mapping[str, HashedCounts]:
+        """What each hashed table has done on this worker, by name: nothing where it is in another tower."""
+        return dict.fromkeys(self._hashed, NO_COUNTS) | dict(self.rows.hashed_counts)
 
     def prepare(self, batch: IdBatch) -> _TowerBatch:
         """See :class:`BagTables`."""
@@ -178,6 +206,10 @@ class TowerTables(BagTables[_TowerBatch]):
         by_activations = self._module_gradients(kept, of_sources)
         of_units = by_activations if self._is_deterministic else [np.concatenate(by_activations)]
         return self.rows.update_units(kept.units, of_units, kept.asked, self._order())
+
+    def freeze(self) -> None:
+        """See :class:`BagTables`."""
+        self.rows.freeze()
 
     def state(self) -> dict[str, TableState]:
         """See :meth:`ShardedTables.state`: the rows of this worker."""
@@ -266,6 +298,16 @@ class TowerTables(BagTables[_TowerBatch]):
             event, column = divmod(at, self.width)
             raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", value=float(gradients[at]),
                                 where=f"output {column} of the towers, event {event} of the batch")  # fmt: skip
+
+
+def _check_limits(
+    hashed: Mapping[str, TableLimits], tables: Sequence[TableSpec], parts: Sequence[TableParts], *, is_planned: bool
+) -> None:
+    """Raise :class:`ConfigError`, on all workers alike, for limits of hashed tables that do not fit the towers."""
+    divided_limits(hashed, tables, 1, is_planned=is_planned)
+    for of_tower in parts:
+        own = {one.name: hashed[one.name] for one in of_tower.tables if one.name in hashed}
+        divided_limits(own, of_tower.tables, of_tower.cores, is_planned=is_planned)
 
 
 def _cuts(events: Sequence[int]) -> Array:

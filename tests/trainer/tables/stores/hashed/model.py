@@ -11,9 +11,9 @@ import numpy as np
 
 from trainer.tables.engine import TableState
 from trainer.tables.stores.dense.dense_store import DenseStore
+from trainer.tables.stores.hashed.decisions import EXPIRED_ROWS
 from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.tables.stores.hashed.options import HashedTable
-from trainer.tables.stores.hashed.decisions import EXPIRED_ROWS
 from trainer.tables.stores.hashed.store import HashedStore
 
 Array = np.ndarray[Any, np.dtype[Any]]

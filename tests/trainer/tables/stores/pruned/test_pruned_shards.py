@@ -30,7 +30,7 @@ from tests.trainer.thread_exchange import on_hosts
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint
 from trainer.job.host.shard_arrays import parted_shards, shard_arrays, shard_states
 from trainer.options.pruning import PruningOptions
-from trainer.planning.plan import cyclic_plan
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
 from trainer.tables.engine import TableSections, TableState
 from trainer.tables.routes.exchange import OneHost
 from trainer.tables.routes.partitioned.core_threads import ThreadExchange
@@ -115,6 +115,25 @@ def test_with_places_for_all_rows_they_have_the_bits_of_whole_tables(data, hosts
         assert tables.statistics() == whole.statistics()
 
     on_hosts(hosts, work)
+
+
+def test_rounds_leave_all_rows_of_whole_tables_their_places_where_these_suffice():
+    """Tables that a host has not are in groups of their own: its other tables have a place for each of their rows."""
+    on = {one.name: (t // 4,) for t, one in enumerate(TABLES)}  # tables of one group are apart
+    plan = PartitionPlan(2, tuple(TablePlan(one.name, one.vocabulary_size, one.dim, (Slice(0, one.dim, on[one.name]),)) for one in TABLES))  # fmt: skip
+    batch = batch_of([[[*range(one.table.vocabulary_size)]] for one in FEATURES])
+
+    def work(exchange: ThreadExchange):
+        options = PruningOptions.read({"budget": 1.0, "round_steps": 1, "spare_share": 0.2})
+        tables = ShardedTables(FEATURES, seed=SEED, exchange=exchange, threads=1, parts=TableParts(TABLES, 2, plan), pruning=options)  # fmt: skip
+        for seed in range(3):
+            tables.lookup(batch)
+            tables.apply_gradients(batch, gradients_of(batch, WIDTH, seed))
+        assert tables.store.rounds == 3
+        return {name: len(state.rows) for name, state in tables.state().items()}
+
+    for rank, rows in enumerate(on_hosts(2, work)):
+        assert rows == {one.name: one.vocabulary_size if on[one.name] == (rank,) else 0 for one in TABLES}
 
 
 @pytest.mark.parametrize("options", [{"round_steps": 3}, {"check_steps": 2, "spare_share": 0.2}, {"round_steps": 2, "reset": "restored"}])  # fmt: skip
