@@ -83,13 +83,22 @@ def connected(url: str) -> Iterator[Connection]:
         engine.dispose()
 
 
+@pytest.fixture(scope="module")
+def structures() -> dict[str, dict[str, Any]]:
+    """The structures that the schema itself makes, by the database; :func:`fresh` makes each once."""
+    return {}
+
+
 @pytest.fixture
-def fresh(empty_url: str, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The structure that the schema itself makes."""
-    url = "sqlite://" if empty_url.startswith("sqlite") else request.getfixturevalue("new_database")(migrated=False)
-    with connected(url) as connection:
-        schema.metadata.create_all(connection)
-        return structure(connection)
+def fresh(empty_url: str, structures: dict[str, dict[str, Any]], request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The structure that the schema itself makes in the database of ``empty_url``."""
+    database = empty_url.partition(":")[0]
+    if database not in structures:
+        url = "sqlite://" if database == "sqlite" else request.getfixturevalue("new_database")(migrated=False)
+        with connected(url) as connection:
+            schema.metadata.create_all(connection)
+            structures[database] = structure(connection)
+    return structures[database]
 
 
 def upgrade(url: str, revision: str) -> None:
@@ -110,6 +119,27 @@ def test_migrated_is_fresh(empty_url: str, fresh: dict[str, Any], revision: str,
         assert current_revision(connection) == HEAD == REVISIONS[-1]
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
         assert structure(connection) == fresh
+
+
+def test_a_new_catalog_has_the_version_table_of_alembic(
+    empty_url: str, request: pytest.FixtureRequest, tmp_path: Any
+) -> None:
+    """A new catalog is not made by migrations, and the next release migrates it."""
+    (tmp_path / "home").mkdir(exist_ok=True)
+    upgraded = f"sqlite:///{tmp_path}/upgraded.db"
+    if not empty_url.startswith("sqlite"):
+        upgraded = request.getfixturevalue("new_database")(migrated=False)
+    upgrade(upgraded, HEAD)
+    Catalog.open(empty_url).close()
+    found = []
+    for url in (upgraded, empty_url):
+        with connected(url) as connection:
+            here = inspect(connection)
+            columns = _plain({"columns": here.get_columns("alembic_version")})
+            rows = connection.execute(text("SELECT * FROM alembic_version")).scalars().all()
+            found.append((columns, here.get_pk_constraint("alembic_version"), rows))
+    assert found[0] == found[1]
+    assert found[1][2] == [HEAD]
 
 
 def test_the_present_schema_of_a_table_is_recorded(empty_url: str, tmp_path: Any) -> None:
@@ -173,7 +203,6 @@ def test_a_catalog_of_before_the_first_release_is_refused(empty_url: str, revisi
 _OPEN = """
 import sys
 from warehouse.catalog.catalog import Catalog
-import alembic.command
 print("ready", flush=True)
 sys.stdin.readline()
 Catalog.open(sys.argv[1]).close()
