@@ -88,7 +88,7 @@ def stack_ids(
     ``ids`` and ``weights`` are as long as :func:`most_ids` returned. Events behind those of the pieces are empty. Returns (0, the number of ids, 0), or what is
     wrong with which input and piece.
     """
-    at = 0
+    at: Any = np.int64(0)  # numba would compile what is called with a literal 0 once more, for literals
     for f in range(columns.shape[1]):
         row = offsets[f]
         row[0] = at
