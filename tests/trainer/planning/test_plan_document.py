@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from tests.trainer.planning.changed_documents import VALUES, changed_bytes
 from tests.trainer.planning.plans import plans
 from trainer.errors import ConfigError
@@ -38,7 +39,7 @@ PLAN = cyclic_plan([("t", 10, 4), ("u", 7, 8)], 2)
 
 
 @given(st.data())
-@settings(max_examples=3000)
+@settings(max_examples=scaled(3000))
 def test_changed_bytes_are_refused_or_harmless(data):
     """A changed document is refused with one error, or says the same."""
     assert _outcome(changed_bytes(data, plan_bytes(PLAN))) in (PLAN, "plan.json")
@@ -52,7 +53,7 @@ def _outcome(data):
 
 
 @given(st.sampled_from(["cores", "tables", "stacks", "fingerprint", "format"]), VALUES)
-@settings(max_examples=1000)
+@settings(max_examples=scaled(1000))
 def test_other_values_are_refused(member, value):
     document = json.loads(plan_bytes(PLAN))
     if document[member] == value:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from tests.trainer.planning.table_facts import table
 from trainer.errors import ConfigError
 from trainer.planning.loads import load_imbalance, loads_of
@@ -67,7 +68,7 @@ TABLES = st.lists(
 
 
 @given(TABLES, st.sampled_from([1, 2, 3, 8, 17]), st.sampled_from([64, 4096]))
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_a_plan_has_all_tables_and_keeps_its_bound(tables, cores, events):
     topology = topology_of(f"cpu:{cores}")
     planned = make_plan(tables, topology, events)
@@ -85,7 +86,7 @@ def test_a_plan_has_all_tables_and_keeps_its_bound(tables, cores, events):
 
 
 @given(TABLES, st.sampled_from([2, 5]))
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 def test_no_other_plan_is_below_the_bound(tables, cores):
     topology = topology_of(f"cpu:{cores}")
     bound = bound_of([ways_of(TableWork(one, topology, 512)) for one in tables], topology).step_secs

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.row_frequencies import HEAD_ROWS, RowFrequencies
@@ -97,7 +98,7 @@ def test_a_merge_has_all_ids(first, second, own_weight, other_weight):
 
 
 @given(st.lists(SAMPLES, min_size=2, max_size=8))
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_many_merges_stay_valid(several):
     merged = several[0]
     for one in several[1:]:
