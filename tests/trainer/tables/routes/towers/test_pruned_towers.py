@@ -163,7 +163,7 @@ RULES = st.sampled_from([
 
 
 @pytest.mark.slow
-@settings(max_examples=scaled(40), deadline=None)
+@settings(max_examples=scaled(40))
 @given(placements(), RULES, st.booleans(), st.integers(0, 1000))
 def test_activations_rounds_and_importance_have_the_bits_of_the_flat_exchange(placement, rules, is_swapped, seed):
     trained, options = popular(placement, 6, seed), options_of(**rules)
