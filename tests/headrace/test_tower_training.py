@@ -48,4 +48,8 @@ def test_a_model_with_towers_is_trained_and_scored(submitted, tmp_path):
     again = submitted("train", "first", "--config", file)
     assert "2 towers of 16 columns, compressed to 4: ratio 4" in again.out
     shown = submitted("ckpt", "show", "first", "--json").json
-    assert shown["options"]["tower_modules"] == {"towers": [["overlap"], ["user"]], "module": "projection", "compression": 4}
+    assert shown["options"]["tower_modules"] == {
+        "towers": [["overlap"], ["user"]],
+        "module": "projection",
+        "compression": 4,
+    }
