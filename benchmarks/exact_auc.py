@@ -1,11 +1,10 @@
-"""The exact area under the ROC curve: seconds and memory, beside scikit-learn's, and the same whole numbers over hosts.
+"""The exact area under the ROC curve: seconds and memory, beside scikit-learn's.
 
-    python -m benchmarks.exact_auc [--rows 5000000] [--rivals-rows 5000000] [--hosts 1 2 4 8] [--ties 0 0.5 1] [--threads 0]
+    python -m benchmarks.exact_auc [--rows 5000000] [--rivals-rows 5000000] [--ties 0 0.5 1] [--threads 0]
 
 Scores are float32 log odds; ``--ties`` is the share of the events that have one of 100 values. ``rank_counts`` counts pairs in whole numbers. On the first
 ``--rivals-rows`` events they are compared with whole numbers from another way of counting, by distinct scores, and with scikit-learn's
-``roc_auc_score`` in time and value. Memory is what arrays take at most beyond labels and scores. Hosts are threads of this process,
-each with its part of the events, that send each other arrays: they show that the numbers are the same, not how fast hosts are.
+``roc_auc_score`` in time and value. Memory is what arrays take at most beyond labels and scores.
 
 Targets: a difference of 0 in whole numbers, 10 times scikit-learn's speed on 2 cores, at most 9 bytes per event at rest (a label and a float64).
 """
@@ -22,10 +21,8 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.support.harness import machine
-from trainer.evaluation.exchanged_counts import exchanged_counts
 from trainer.evaluation.rank_counts import RankCounts, rank_counts
 from trainer.model.metrics import Collector
-from trainer.tables.routes.partitioned.core_threads import CoreThreads
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _TARGET_SPEED, _TARGET_BYTES, _VALUES = 10.0, 9.0, 100
@@ -60,17 +57,6 @@ def timed_counts(is_positive: Array, scores: Array, threads: int) -> tuple[RankC
     return found, secs, most / 1e9
 
 
-def over_hosts(is_positive: Array, scores: Array, hosts: int) -> list[RankCounts]:
-    """The counts that each host finds."""
-    threads, cuts = CoreThreads(hosts, patience_secs=600), np.linspace(0, len(scores), hosts + 1).astype(int)
-
-    def count(rank: int) -> RankCounts:
-        own = slice(cuts[rank], cuts[rank + 1])
-        return exchanged_counts(threads.exchanges[rank], is_positive[own], scores[own])
-
-    return list(threads.run(count))
-
-
 def bytes_at_rest() -> float:
     """The bytes of an event that an evaluation keeps until its end."""
     collector = Collector()
@@ -83,7 +69,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--rivals-rows", type=int, default=5_000_000)
-    parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--ties", type=float, nargs="+", default=[0.0, 0.5, 1.0])
     parser.add_argument("--threads", type=int, default=0)
     given = parser.parse_args()
@@ -104,10 +89,6 @@ def main() -> int:
         print(f"  of {len(few):,}: twice the pairs that positives win differ by {exact.twice_wins - known.twice_wins}; scikit-learn's area by {abs(exact.auc - theirs):.1e}; "
               f"{rival / ours:.1f} times its speed ({ours:.3f} s, {rival:.2f} s)")  # fmt: skip
         missed |= exact != known or rival / ours < _TARGET_SPEED
-        for hosts in given.hosts:
-            differ = sum(one != found for one in over_hosts(is_positive, scores, hosts))
-            print(f"  {hosts} hosts: {'the same whole numbers' if not differ else f'{differ} hosts have others'}", flush=True)  # fmt: skip
-            missed |= bool(differ)
     print("all targets reached" if not missed else "a target is missed")
     return int(missed)
 

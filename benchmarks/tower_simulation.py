@@ -15,7 +15,6 @@ from dataclasses import replace
 from benchmarks.support.dense_shapes import (
     DCN,
     DCN_MODULE,
-    DCN_OVER,
     DLRM,
     DLRM_OVER,
     CrossModule,
@@ -51,7 +50,7 @@ def modules_of(dense: DenseShape, towers: int, compression: float) -> TowerModul
     if compression == 1:
         return None
     if dense.cross_layers:
-        return TowerModules(CrossModule(dense.cross_rank, ratio=compression), DCN_OVER)
+        return TowerModules(CrossModule(dense.cross_rank, ratio=compression), dense)
     if (towers, compression) == (16, 2.0):
         return TowerModules(ProjectionModule(WIDTH, combinations=0, projections=1), DLRM_OVER)
     return TowerModules(ProjectionModule(round(WIDTH / compression)), DLRM_OVER)

@@ -211,6 +211,5 @@ DLRM: Final = DenseShape("DLRM", 13, (512, 256), (1024, 1024, 512, 256, 1))
 DCN: Final = DenseShape("DCN", 13, (512, 256), (1024, 1024, 512, 256, 1), cross_layers=3, cross_rank=512)
 #: What is above the modules of towers: a DLRM has one layer less.
 DLRM_OVER: Final = DenseShape("DLRM", 13, (512, 256), (1024, 512, 256, 1))
-DCN_OVER: Final = DCN
 #: The module of a tower of DCN in the paper's table 5.
 DCN_MODULE: Final = CrossModule(rank=512, to=128, is_factored=True)

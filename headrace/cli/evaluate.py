@@ -11,7 +11,15 @@ import typer
 
 from headrace.cli.held_out_scoring import fragment_reader
 from headrace.cli.options.quantities import moment_of
-from headrace.cli.options.runs import ModelOrRun, RunDir, named_run, run_folder_of
+from headrace.cli.options.runs import (
+    ModelOrRun,
+    RunDir,
+    ScoredFrom,
+    ScoredUntil,
+    ScoredVersion,
+    named_run,
+    run_folder_of,
+)
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.terminal.output import emit, say
@@ -23,11 +31,9 @@ from transforms.errors import InputError
 def evaluate(
     model: ModelOrRun,
     run_dir: RunDir = "",
-    version: Annotated[
-        int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
-    ] = 0,
-    start: Annotated[str, typer.Option(help="Score partitions from this time on (ISO 8601, UTC).")] = "",
-    end: Annotated[str, typer.Option(help="Score partitions that start before this time.")] = "",
+    version: ScoredVersion = 0,
+    start: ScoredFrom = "",
+    end: ScoredUntil = "",
     by: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Also show the figures by the values of a raw column; may be repeated."),

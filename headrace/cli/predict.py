@@ -10,7 +10,15 @@ import typer
 
 from headrace.cli.options.beam import BeamOptions, Runner
 from headrace.cli.options.quantities import moment_of
-from headrace.cli.options.runs import ModelOrRun, RunDir, named_run, run_folder_of
+from headrace.cli.options.runs import (
+    ModelOrRun,
+    RunDir,
+    ScoredFrom,
+    ScoredUntil,
+    ScoredVersion,
+    named_run,
+    run_folder_of,
+)
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.terminal.output import emit, say
@@ -27,11 +35,9 @@ def predict(
     model: ModelOrRun,
     output: Annotated[str, typer.Option(help="Local folder of the scores: PARTITION/scores-*.parquet.")],
     run_dir: RunDir = "",
-    version: Annotated[
-        int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
-    ] = 0,
-    start: Annotated[str, typer.Option(help="Score partitions from this time on (ISO 8601, UTC).")] = "",
-    end: Annotated[str, typer.Option(help="Score partitions that start before this time.")] = "",
+    version: ScoredVersion = 0,
+    start: ScoredFrom = "",
+    end: ScoredUntil = "",
     columns: Annotated[
         str,
         typer.Option(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,9 +26,9 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from trainer.options.config import TrainConfig
+    from trainer.planning.towers.agreement import Agreement
     from trainer.planning.towers.interactions import Interactions
     from trainer.planning.towers.tower_plan import TowerFeature
-    from trainer.serving.interaction_probe import Probed
     from trainer.serving.trained import Trained
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
@@ -36,6 +38,16 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The interactions of features with their source in words; none of strided towers. ``agreement``: of two trainings, None of one."""
+
+    interactions: Interactions | None = None
+    source: str = ""
+    agreement: Agreement | None = None
+
 
 TowersSvg = Annotated[str, typer.Option("--svg", metavar="FILE", help="Also draw the towers to this SVG file.")]
 
@@ -93,60 +105,42 @@ def make(
     from headrace.screens.towers import towers_screen
     from trainer.options.config import TrainConfig
     from trainer.planning.towers.partitioner import make_towers
-    from trainer.planning.towers.plane import STRATEGIES, STRIDED
+    from trainer.planning.towers.plane import STRIDED
     from trainer.planning.towers.tower_document import towers_bytes
-    from trainer.planning.towers.tower_plan import BALANCES, check_hosts, check_tower_count
+    from trainer.planning.towers.tower_plan import check_hosts, check_tower_count
 
-    for option, value, allowed in (("--strategy", strategy, STRATEGIES), ("--balance", balance, BALANCES)):
-        if value not in allowed:
-            raise InputError(
-                "an option must be a known word", where=option, value=value[:80], allowed=", ".join(allowed)
-            )
-    if (
-        not 1 <= events <= 10_000_000
-        or not probe_events >= 1
-        or not 0 <= seed < 1 << 62
-        or hosts < 0
-        or not 1 <= largest < 1e9
-    ):
-        raise InputError("an option must be in its range", where="--events, --probe-events, --seed, --hosts, --largest",
-                         value=(events, probe_events, seed, hosts, largest), allowed="1 to 10000000, >= 1, >= 0, >= 0, >= 1")  # fmt: skip
+    _check_words(strategy, balance)
+    _check_numbers(events, probe_events, seed, hosts, largest)
     if config and run_dir:
         raise InputError("--config needs training options that no run has", where="--config", value=config,
                          next_step="leave out --config: the options are those of the run; or leave out --run-dir")  # fmt: skip
-    if strategy == STRIDED and largest != 1:
-        raise InputError("--largest needs a strategy that groups features", where="--largest", value=largest, allowed="diverse, coherent")  # fmt: skip
     given = read_options(config)
     options = TrainConfig.from_document(given, run_dir="none")
     to_plan = tables_of_model(home, model, version, options, None)
     check_tower_count(towers, len(to_plan.features), where="--towers")
     if hosts:
         check_hosts(towers, hosts, where="--hosts")
-    if svg and strategy == STRIDED:
-        raise InputError("a drawing needs points of features, which strided towers do not have", where="--svg", value=strategy,
-                         allowed="diverse, coherent")  # fmt: skip
-    interactions, source, agreement = None, "", None
-    if strategy != STRIDED:
+    if strategy == STRIDED:
+        _check_strided(svg, largest)
+        found = _Found()
+    else:
         first, last = moment_of("--start", start), moment_of("--end", end)
         with (
             open_warehouse(home) as warehouse,
             pinned(warehouse, model, version, first, last, "towers make") as solution,
         ):
-            if run_dir:
-                trained = _trained(run_dir, model, solution.model_version, home)
+            trained = _trained(run_dir, model, solution.model_version, home) if run_dir else None
+            if trained is not None:
                 options = trained.config
                 to_plan = tables_of_model(home, model, version, options, None)
             check_tower_count(towers, len(to_plan.facts), of="tables", where="--towers")
-            if run_dir:
-                interactions = _sampled(trained, warehouse, solution, events)
-                source = f"run {Path(trained.config.run_dir).name}, checkpoint {Path(trained.checkpoint).name}"
+            if trained is not None:
+                found = _sampled(trained, warehouse, solution, events)
             else:
-                probed = _probed(warehouse, solution, given, probe_events, events, seed)
-                interactions, agreement = probed.interactions, probed.agreement
-                source = f"two DLRMs, each trained on {count_text(probed.trained_events)} events"
+                found = _probed(warehouse, solution, given, probe_events, events, seed)
     plan = make_towers(
-        _features(to_plan, options), towers, strategy=strategy, balance=balance, seed=seed, interactions=interactions, source=source,
-        agreement=agreement, largest=largest,
+        _features(to_plan, options), towers, strategy=strategy, balance=balance, seed=seed, interactions=found.interactions,
+        source=found.source, agreement=found.agreement, largest=largest,
     )  # fmt: skip
     if output:
         write_output(output, towers_bytes(plan).decode(), option="--output")
@@ -175,6 +169,32 @@ def show(
     emit(towers_screen(towers, plan), as_json=as_json)
 
 
+def _check_words(strategy: str, balance: str) -> None:
+    from trainer.planning.towers.plane import STRATEGIES
+    from trainer.planning.towers.tower_plan import BALANCES
+
+    for option, value, allowed in (("--strategy", strategy, STRATEGIES), ("--balance", balance, BALANCES)):
+        if value not in allowed:
+            raise InputError(
+                "an option must be a known word", where=option, value=value[:80], allowed=", ".join(allowed)
+            )
+
+
+def _check_numbers(events: int, probe_events: int, seed: int, hosts: int, largest: float) -> None:
+    in_range = (1 <= events <= 10_000_000, probe_events >= 1, 0 <= seed < 1 << 63, hosts >= 0, 1 <= largest < math.inf)
+    if not all(in_range):
+        raise InputError("an option must be in its range", where="--events, --probe-events, --seed, --hosts, --largest",
+                         value=(events, probe_events, seed, hosts, largest), allowed="1 to 10000000, >= 1, >= 0, >= 0, >= 1")  # fmt: skip
+
+
+def _check_strided(svg: str, largest: float) -> None:
+    if svg:
+        raise InputError("a drawing needs points of features, which strided towers do not have", where="--svg", value="strided",
+                         allowed="diverse, coherent")  # fmt: skip
+    if largest != 1:
+        raise InputError("--largest needs a strategy that groups features", where="--largest", value=largest, allowed="diverse, coherent")  # fmt: skip
+
+
 def _features(tables: TablesToPlan, options: TrainConfig) -> tuple[TowerFeature, ...]:
     from trainer.model.unbounded_tables import table_limits
     from trainer.planning.towers.tower_plan import MOST_TABLE_BYTES, TowerFeature
@@ -198,7 +218,7 @@ def _features(tables: TablesToPlan, options: TrainConfig) -> tuple[TowerFeature,
 
 def _probed(
     warehouse: Warehouse, solution: ReadSolution, options: Mapping[str, Any], trained: int, sampled: int, seed: int
-) -> Probed:
+) -> _Found:
     """The interactions of features in two DLRMs that are trained for this."""
     from headrace.terminal.quiet import import_tensorflow_quietly
 
@@ -206,9 +226,11 @@ def _probed(
     from trainer.serving.interaction_probe import probe_interactions
 
     with progress_bar(f"training two DLRMs on {solution.model}", "events") as report:
-        return probe_interactions(
+        found = probe_interactions(
             solution, fragment_reader(warehouse, solution), options, most_trained=trained, most_sampled=sampled, seed=seed, progress=report
         )  # fmt: skip
+    source = f"two DLRMs, each trained on {count_text(found.trained_events)} events"
+    return _Found(found.interactions, source, found.agreement)
 
 
 def _trained(run_dir: str, model: str, version: int, home: str) -> Trained:
@@ -227,11 +249,12 @@ def _trained(run_dir: str, model: str, version: int, home: str) -> Trained:
     return trained
 
 
-def _sampled(trained: Trained, warehouse: Warehouse, solution: ReadSolution, events: int) -> Interactions:
+def _sampled(trained: Trained, warehouse: Warehouse, solution: ReadSolution, events: int) -> _Found:
     """The interactions of a model's features over a sample of its data."""
     from trainer.serving.feature_interactions import sample_interactions
     from warehouse.reading.reader import read_fragment
 
     read = partial(read_fragment, warehouse.storage, solution, rows=True)
     with progress_bar(f"sampling {solution.model}", "events") as report:
-        return sample_interactions(trained, solution, read, events, progress=report)
+        found = sample_interactions(trained, solution, read, events, progress=report)
+    return _Found(found, f"run {Path(trained.config.run_dir).name}, checkpoint {Path(trained.checkpoint).name}")

@@ -109,3 +109,12 @@ def submitted(cli: Callable[..., Answer], small_log: Path, models_file: Path) ->
     cli("table", "add", "log", small_log, "--time-column", "time")
     cli("model", "submit", models_file, "--table", "log")
     return cli
+
+
+@pytest.fixture
+def trained_once(submitted: Callable[..., Answer], tmp_path: Path) -> Callable[..., Answer]:
+    """The command line, with the model ``first`` trained on the first two hours."""
+    settings = tmp_path / "training.json"
+    settings.write_text(json.dumps({"batch_rows": 64, **UNTRIED}), encoding="utf-8")
+    submitted("train", "first", "--end", "2026-03-02T02:00", "--config", settings)
+    return submitted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 
@@ -12,19 +11,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from tests.headrace.conftest import UNTRIED
 from trainer.model.metrics import auc, calibration, normalized_entropy
 
 TESTED = ("--start", "2026-03-02T02:00")
-
-
-@pytest.fixture
-def trained(submitted, tmp_path):
-    """The model ``first``, trained on the first two hours; an event of the third is deleted."""
-    settings = tmp_path / "training.json"
-    settings.write_text(json.dumps({"batch_rows": 64, **UNTRIED}), encoding="utf-8")
-    submitted("train", "first", "--end", "2026-03-02T02:00", "--config", settings)
-    return submitted
 
 
 def scored(cli, tmp_path, *columns):
@@ -39,16 +28,18 @@ def figures_of(events):
     return auc(labels, chances), normalized_entropy(labels, chances), calibration(labels, chances)
 
 
-def test_figures_by_a_column_are_those_of_its_events(trained, tmp_path):
+def test_figures_by_a_column_are_those_of_its_events(trained_once, tmp_path):
     ids = (
         ds.dataset(tmp_path / "log", partitioning=None)
         .to_table(columns=["event_id", "time"])
         .sort_by("time")["event_id"]
         .to_pylist()
     )
-    trained("table", "delete", "log", "--where", f"event_id={ids[-3]}", "--why", "asked for")
-    events = scored(trained, tmp_path, "position", "user_id")
-    found = trained("evaluate", "first", *TESTED, "--by", "position", "--by", "user_id", "--most", "3", "--json").json
+    trained_once("table", "delete", "log", "--where", f"event_id={ids[-3]}", "--why", "asked for")
+    events = scored(trained_once, tmp_path, "position", "user_id")
+    found = trained_once(
+        "evaluate", "first", *TESTED, "--by", "position", "--by", "user_id", "--most", "3", "--json"
+    ).json
     assert found["events"] == len(events)
     assert (found["auc"], found["normalized_entropy"], found["calibration"]) == pytest.approx(
         figures_of(events), rel=1e-4
@@ -72,23 +63,23 @@ def test_figures_by_a_column_are_those_of_its_events(trained, tmp_path):
         assert one["grouped_auc"] == pytest.approx(mean, rel=1e-6)
 
 
-def test_the_screen_says_what_is_unseen(trained):
-    shown = trained("evaluate", "first", *TESTED, "--by", "position").out
+def test_the_screen_says_what_is_unseen(trained_once):
+    shown = trained_once("evaluate", "first", *TESTED, "--by", "position").out
     assert "which this run has not trained" in shown
     assert re.search(r"AUC 0\.\d{4} ± 0\.\d{4}", shown)
     assert re.search(r"by position, \d+ values", shown)
     assert "inside the values of position: 0." in shown
-    some = trained("evaluate", "first", "--start", "2026-03-02T01:00").out
+    some = trained_once("evaluate", "first", "--start", "2026-03-02T01:00").out
     assert "1 of which this run has trained: unseen events are worse" in some
 
 
-def test_bad_input_gives_one_error(trained):
+def test_bad_input_gives_one_error(trained_once):
     for options, status, text in (
         (("--by", "postion"), 2, "postion"),
         (("--most", "0"), 2, "an option must be in its range"),
         (("--run-dir", "none"), 4, "must hold a checkpoint"),
         (("--by", "query", "--start", "soon"), 2, "--start"),
     ):
-        answer = trained("evaluate", "first", *options, status=status)
+        answer = trained_once("evaluate", "first", *options, status=status)
         assert text in answer.err
         assert not answer.out

@@ -10,16 +10,8 @@ import pytest
 
 from headrace.cli.options.runs import NamedRun, named_run
 from headrace.demo.sample_log import write_sample_log
-from tests.headrace.conftest import SMALL, UNTRIED
+from tests.headrace.conftest import SMALL
 from transforms.errors import InputError
-
-
-@pytest.fixture
-def trained(submitted, tmp_path):
-    settings = tmp_path / "training.json"
-    settings.write_text(json.dumps({"batch_rows": 64, **UNTRIED}), encoding="utf-8")
-    submitted("train", "first", "--end", "2026-03-02T02:00", "--config", settings)
-    return submitted
 
 
 def scores_in(folder):
@@ -27,7 +19,7 @@ def scores_in(folder):
     return {str(file.relative_to(folder)): pq.read_table(file, partitioning=None) for file in files}
 
 
-def test_every_event_is_scored_as_the_trainer_would(trained, tmp_path):
+def test_every_event_is_scored_as_the_trainer_would(trained_once, tmp_path):
     import pyarrow as pa
 
     from trainer.serving.trained import load_trained
@@ -45,7 +37,7 @@ def test_every_event_is_scored_as_the_trainer_would(trained, tmp_path):
         "--columns",
         "event_id,time",
     )
-    done = trained(*predict, "--json").json
+    done = trained_once(*predict, "--json").json
     files = scores_in(tmp_path / "scores")
     assert sorted(name.rpartition("/")[0] for name in files) == ["date=2026-03-02/hour=02", "date=2026-03-02/hour=03"]
     assert done["rows"] == sum(table.num_rows for table in files.values()) > 100
@@ -63,7 +55,7 @@ def test_every_event_is_scored_as_the_trainer_would(trained, tmp_path):
         np.testing.assert_allclose(written["prediction"].to_numpy(), model.predict(read), rtol=1e-6)
     warehouse.close()
     folder = tmp_path / "home" / "runs" / "first-v1"
-    by_folder = trained("predict", folder, *predict[2:], "--json").json
+    by_folder = trained_once("predict", folder, *predict[2:], "--json").json
     assert (by_folder["model"], by_folder["files"], by_folder["known_files"]) == ("first", 0, 2), (
         "the run names its model"
     )
@@ -88,15 +80,15 @@ def test_an_unknown_column_is_refused_before_anything_is_scored(submitted, tmp_p
 
 
 @pytest.mark.slow
-def test_the_same_command_scores_what_is_new_only(trained, tmp_path):
+def test_the_same_command_scores_what_is_new_only(trained_once, tmp_path):
     predict = ("predict", "first", "--output", tmp_path / "scores")
-    first = trained(*predict, "--json").json
+    first = trained_once(*predict, "--json").json
     kept = {name: table.num_rows for name, table in scores_in(tmp_path / "scores").items()}
-    again = trained(*predict).out
+    again = trained_once(*predict).out
     assert "scored before, unchanged: 4 files" in again
     write_sample_log(tmp_path / "log", SMALL, late=True)
-    trained("table", "add", "log", tmp_path / "log")
-    late = trained(*predict, "--json").json
+    trained_once("table", "add", "log", tmp_path / "log")
+    late = trained_once(*predict, "--json").json
     assert 0 < late["rows"] < first["rows"]
     assert late["known_files"] == 4
     found = {name: table.num_rows for name, table in scores_in(tmp_path / "scores").items()}
@@ -104,21 +96,21 @@ def test_the_same_command_scores_what_is_new_only(trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_folder_holds_scores_of_one_checkpoint(trained, tmp_path):
+def test_a_folder_holds_scores_of_one_checkpoint(trained_once, tmp_path):
     predict = ("predict", "first", "--end", "2026-03-02T01:00", "--output", tmp_path / "scores")
-    trained(*predict)
+    trained_once(*predict)
     settings = tmp_path / "training.json"
-    trained("train", "first", "--end", "2026-03-02T03:00", "--config", settings)
-    error = trained(*predict, status=2).err
+    trained_once("train", "first", "--end", "2026-03-02T03:00", "--config", settings)
+    error = trained_once(*predict, status=2).err
     assert "scores of one checkpoint" in error
     assert "name another folder with --output" in error
 
 
 @pytest.mark.slow
-def test_a_fragment_that_cannot_be_read_fails_alone(trained, tmp_path):
+def test_a_fragment_that_cannot_be_read_fails_alone(trained_once, tmp_path):
     (file,) = (tmp_path / "log" / "date=2026-03-02" / "hour=01").glob("*.parquet")
     file.write_bytes(file.read_bytes()[:-100])
-    done = trained("predict", "first", "--output", tmp_path / "scores", "--json", status=3)
+    done = trained_once("predict", "first", "--output", tmp_path / "scores", "--json", status=3)
     screen = json.loads(done.out)
     assert screen["files"] == 3
     assert len(screen["failures"]) == 1

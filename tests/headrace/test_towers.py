@@ -144,7 +144,19 @@ def test_towers_are_made_of_a_trained_run(trained, tmp_path, monkeypatch):
 def test_without_a_run_two_dlrms_are_trained_and_compared(submitted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wide.json").write_text(json.dumps({"dim": 4, "network": "dcn"}), encoding="utf-8")
-    make = ("towers", "make", "second", "--towers", "2", "--config", "wide.json", "--probe-events", "100")
+    make = (
+        "towers",
+        "make",
+        "second",
+        "--towers",
+        "2",
+        "--config",
+        "wide.json",
+        "--probe-events",
+        "100",
+        "--seed",
+        2**63 - 1,
+    )
     made = submitted(*make, "--output", "made.json")
     assert "by two DLRMs, each trained on" in made.out
     assert "no more than by chance, so these towers are no better than others of equal size" in made.out, (

@@ -1,1 +1,1 @@
-"""Figures of predictions that are exact at any number of events, on one host or on all of a job."""
+"""Figures of predictions that are exact at any number of events, also inside groups of them."""

@@ -13,33 +13,31 @@ from transforms.arrays import Array
 _BLOCK: Final = 1 << 20
 
 
-def ordered_keys(scores: Array, *, is_short: bool | None = None) -> Array:
+def ordered_keys(scores: Array) -> Array:
     """Keys in the order of the scores; equal scores, also 0.0 and -0.0, have equal keys.
 
     Args:
         scores: [events], floats or integers.
-        is_short: whether keys are uint32, which float32 values have; None: where :func:`has_short_keys`.
 
     Returns:
-        uint32 or uint64 [events].
+        uint32 [events] where all scores are float32 values, whatever their type, else uint64.
 
     Raises:
         BadFeature: for a score that is NaN, which has no place in an order.
     """
     values = np.asarray(scores)
-    if values.dtype.kind in "biu":
+    if values.dtype.kind in "bu":
+        return values.astype(np.uint64)
+    if values.dtype.kind == "i":
         signed: Array = values.astype(np.int64)
         return signed.view(np.uint64) ^ np.uint64(1 << 63)
-    if has_short_keys(values) if is_short is None else is_short:
+    if _are_short(values):
         return _keys(values, np.float32, np.uint32)
     return _keys(values, np.float64, np.uint64)
 
 
-def has_short_keys(scores: Array) -> bool:
-    """Whether all scores are float32 values, whatever their type."""
-    values = np.asarray(scores)
-    if values.dtype.kind != "f" or values.dtype == np.float32:
-        return bool(values.dtype == np.float32)
+def _are_short(values: Array) -> bool:
+    """Whether all floats are float32 values. A NaN is refused in either case."""
     blocks = (values[first : first + _BLOCK] for first in range(0, len(values), _BLOCK))
     with np.errstate(over="ignore"):  # a value beyond float32's becomes infinite, and differs
         return all(bool((one.astype(np.float32) == one).all()) or bool(np.isnan(one).any()) for one in blocks)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -52,11 +51,7 @@ def rank_counts(is_positive: Array, scores: Array, *, threads: int = 0) -> RankC
         scores: [events], floats or integers; see :func:`~trainer.evaluation.ordered_keys.ordered_keys`, and its errors.
         threads: 0: one for each core, at most 16.
     """
-    return counts_of_keys(is_positive, ordered_keys(scores), threads=threads)
-
-
-def counts_of_keys(is_positive: Array, keys: Array, *, threads: int = 0) -> RankCounts:
-    """As :func:`rank_counts`, of unsigned keys."""
+    keys = ordered_keys(scores)
     team = 1 if len(keys) < _FEW_EVENTS else threads or min(_MOST_THREADS, len(os.sched_getaffinity(0)))
     positives, negatives = keys[is_positive], keys[~is_positive]
     parts = [np.array_split(one, team) for one in (positives, negatives)]
@@ -69,15 +64,6 @@ def counts_of_keys(is_positive: Array, keys: Array, *, threads: int = 0) -> Rank
         pairs = [(own, other) for own in parts[0] for other in parts[1]]
         wins = sum(map(int, pool.map(lambda pair: _twice_wins(*pair), pairs)))
     return RankCounts(len(positives), len(negatives), wins)
-
-
-def joined_counts(ranges: Sequence[RankCounts]) -> RankCounts:
-    """The counts of events by those of ranges of scores, from the lowest: a positive wins against all negatives of lower ranges."""
-    lower = wins = 0
-    for one in ranges:
-        wins += one.twice_wins + 2 * one.positives * lower
-        lower += one.negatives
-    return RankCounts(sum(one.positives for one in ranges), lower, wins)
 
 
 @compiled

@@ -32,6 +32,8 @@ _PROBE: Final[Mapping[str, Any]] = {
 #: Options of the model that a probe has, too: those of what an activation is, and of which rows have memory.
 _KEPT: Final = ("dim", "dims", "combiner", "combiners", "tables", "hashed", "pruning", "threads")
 PROBES: Final = 2
+#: A training has one of so many seeds.
+_SEEDS: Final = 1 << 31
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def probe_interactions(
 
         with tempfile.TemporaryDirectory(prefix="headrace-probe-") as folder:
             run_dir = str(Path(folder) / "run")
-            config = choose_config(newest, read, {**asked, "seed": PROBES * seed + probe}, run_dir=run_dir)
+            config = choose_config(newest, read, {**asked, "seed": (PROBES * seed + probe) % _SEEDS}, run_dir=run_dir)
             train(newest, read, config, progress=tell)
             found.append(sample_interactions(load_trained(run_dir), newest, read, most_sampled))
             width = config.dim

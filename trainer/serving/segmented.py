@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,14 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainer.evaluation.segments import segment_counts
-from trainer.model.calibration import calibrated
 from trainer.model.metrics import AnyScores, Scores, TaskScores, TasksScores, sigmoid
 from trainer.model.task_heads import AnyHead
-from trainer.run.preparation.preparation import fragment_refs
-from trainer.run.progress.identity import check_inputs, identity_of, in_time_order
-from trainer.run.reading.batches import make_batches
 from trainer.run.reading.columns import DecodedFragment
-from trainer.run.reading.stream import ReadFragment, fragment_stream
+from trainer.run.reading.stream import ReadFragment
 from trainer.serving.trained import Trained
 from transforms.arrays import Array
 from transforms.columns.arrays import one_array
@@ -110,31 +105,20 @@ def evaluate_by(
         RunMismatch: if the solution has other inputs than the model.
         InputError: for a column of lists.
     """
-    check_inputs(trained.identity, identity_of(solution, trained.config))
-    layout, head = trained.weights.layout, trained.weights.head
-    fragments = [one for part in in_time_order(solution) for one in part.fragments]
-    refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
     values: dict[str, list[pa.Array]] = {name: [] for name in columns}
+
+    def note(fragment: SolutionFragment, decoded: DecodedFragment) -> None:
+        raw = read_columns(fragment)
+        for name in columns:
+            column = one_array(raw[name])
+            values[name].append(column if decoded.positions is None else column.take(pa.array(decoded.positions)))
+
+    head = trained.weights.head
     labels: list[Array] = []
     logits: list[Array] = []
-
-    def noted(stream: Iterator[DecodedFragment]) -> Iterator[DecodedFragment]:
-        for fragment, decoded in zip(fragments, stream, strict=True):
-            if columns:
-                raw = read_columns(fragment)
-                for name in columns:
-                    column = one_array(raw[name])
-                    values[name].append(
-                        column if decoded.positions is None else column.take(pa.array(decoded.positions))
-                    )
-            yield decoded
-
-    with closing(fragment_stream(refs, read, layout, ahead=trained.config.prefetch_fragments, head=head)) as stream:  # type: ignore[type-var]
-        for batch in make_batches(noted(iter(stream)), layout, batch_rows=trained.config.batch_rows):
-            labels.append(batch.labels[: batch.rows].copy())
-            logits.append(calibrated(head, trained.calibrations, trained.weights.predict(batch)))
-            if progress:
-                progress(sum(map(len, labels)), solution.rows)
+    for own, scores in trained.scored(solution, read, progress=progress, note=note if columns else None):
+        labels.append(own.copy())
+        logits.append(scores)
     known, scored = _joined(head, labels, logits)
     by = tuple(_segmented(head, name, parts, known, scored, most) for name, parts in values.items())
     return Evaluation(_figures(head, known, scored), by)

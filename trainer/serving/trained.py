@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -16,13 +16,14 @@ from trainer.options.config import TrainConfig
 from trainer.run.preparation.preparation import fragment_refs
 from trainer.run.progress.identity import RunIdentity, check_inputs, identity_of, in_time_order
 from trainer.run.reading.batches import make_batches
-from trainer.run.reading.columns import decode
+from trainer.run.reading.columns import DecodedFragment, decode
 from trainer.run.reading.stream import ReadFragment, fragment_stream
 from trainer.run.weights.frozen_weights import frozen_weights
 from trainer.run.weights.run_state import RunProgress, Weights
 from trainer.run.weights.saved_run import read_newest_run
 from transforms.arrays import Array
 from transforms.errors import NotFound
+from warehouse.solution.parts import SolutionFragment
 from warehouse.solution.solution import ReadSolution
 
 
@@ -72,19 +73,42 @@ class Trained:
 
         Raises :class:`RunMismatch` if the solution has other inputs than the model.
         """
+        collector = self.weights.head.collector()
+        for labels, logits in self.scored(solution, read, progress=progress):
+            collector.add(labels, logits)
+        return collector.scores()
+
+    def scored(
+        self,
+        solution: ReadSolution,
+        read: ReadFragment,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        note: Callable[[SolutionFragment, DecodedFragment], None] | None = None,
+    ) -> Iterator[tuple[Array, Array]]:
+        """The labels and the calibrated logits of the labelled events of ``solution``, batch by batch, in time order.
+
+        ``note`` is called with each fragment and its events before they are scored; the rest is as for :meth:`evaluate`.
+        """
         check_inputs(self.identity, identity_of(solution, self.config))
         layout, head, done = self.weights.layout, self.weights.head, 0
-        collector = head.collector()
-        refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
+        parts = in_time_order(solution)
+        fragments = [one for part in parts for one in part.fragments]
+        refs = [ref for part in parts for ref in fragment_refs(part.key, part.fragments)]
+
+        def noted(stream: Iterable[DecodedFragment]) -> Iterator[DecodedFragment]:
+            for fragment, decoded in zip(fragments, stream, strict=True):
+                if note:
+                    note(fragment, decoded)
+                yield decoded
+
         stream = fragment_stream(refs, read, layout, ahead=self.config.prefetch_fragments, head=head)
         with closing(stream):  # type: ignore[type-var]
-            for batch in make_batches(stream, layout, batch_rows=self.config.batch_rows):
-                logits = calibrated(head, self.calibrations, self.weights.predict(batch))
-                collector.add(batch.labels[: batch.rows], logits)
+            for batch in make_batches(noted(stream), layout, batch_rows=self.config.batch_rows):
+                yield batch.labels[: batch.rows], calibrated(head, self.calibrations, self.weights.predict(batch))
                 done += batch.rows
                 if progress:
                     progress(done, solution.rows)
-        return collector.scores()
 
 
 def load_trained(run_dir: str, *, on_skip: Callable[[str], None] | None = None) -> Trained:

@@ -28,6 +28,11 @@ RunDir = Annotated[
     ),
 ]
 ModelOrRun = Annotated[str, typer.Argument(help="Name of a submitted model, or the folder MODEL-vVERSION of its run.")]
+ScoredVersion = Annotated[
+    int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
+]
+ScoredFrom = Annotated[str, typer.Option("--start", help="Score partitions from this time on (ISO 8601, UTC).")]
+ScoredUntil = Annotated[str, typer.Option("--end", help="Score partitions that start before this time.")]
 _VERSION = re.compile("v([1-9][0-9]{0,8})")
 _RUN_NAME = re.compile("(.+)-v([1-9][0-9]{0,8})")
 

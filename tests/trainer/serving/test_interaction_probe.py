@@ -45,7 +45,7 @@ def test_two_dlrms_find_the_pairs_that_interact():
     log, pairs = log_of(is_planted=True)
     found = probed(log)
     assert found.trained_events == log.solution.rows
-    assert found.interactions.events == 2 * 2_000
+    assert found.interactions.events == 2_000
     assert found.agreement.is_found
     assert found.agreement.correlation > 0.5
     matrix = found.interactions.matrix()

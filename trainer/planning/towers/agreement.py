@@ -69,9 +69,9 @@ def agreement_of(one: Interactions, other: Interactions, *, width: int) -> Agree
 
 
 def mean_interactions(one: Interactions, other: Interactions) -> Interactions:
-    """The mean of two trainings' interactions over the events of both."""
+    """The mean of two trainings' interactions, which are over the same events."""
     mean = (one.matrix() + other.matrix()) / 2
-    return Interactions(one.features, tuple(map(tuple, mean.tolist())), one.events + other.events)
+    return Interactions(one.features, tuple(map(tuple, mean.tolist())), one.events)
 
 
 def _centred(matrix: Array) -> Array:
