@@ -131,7 +131,7 @@ def _measure(log: QualityLog, network: str, options: argparse.Namespace) -> None
         )
         plain = [_auc(scene, replace(config, seed=seed), folder) for seed in range(options.seeds)]
         print(
-            f"  {'plain':24} AUC {statistics.mean(plain):.5f} +- {_deviation(plain):.5f} over {len(plain)} seeds",
+            f"  {'plain':24} AUC {statistics.mean(plain):.5f} +- {statistics.stdev(plain):.5f} over {len(plain)} seeds",
             flush=True,
         )
         of_strided: dict[tuple[str, float], list[float]] = {}
@@ -177,19 +177,15 @@ def _print(
         chances[f"{name} against strided"] = chance
     differences = [own - other for own, other in zip(found, plain, strict=True)]
     print(
-        f"  {name:40} AUC {statistics.mean(found):.5f}, difference {statistics.mean(differences):+.5f} +- {_deviation(differences):.5f}, p = {_chance(found, plain):.3f}{against}",
+        f"  {name:40} AUC {statistics.mean(found):.5f}, difference {statistics.mean(differences):+.5f} +- {statistics.stdev(differences):.5f}, p = {_chance(found, plain):.3f}{against}",
         flush=True,
     )
     return chances
 
 
 def _chance(one: Sequence[float], other: Sequence[float]) -> float:
-    """The p-value of a paired t-test over the seeds; 1 for a single seed."""
-    return float(ttest_rel(one, other).pvalue) if len(one) > 1 else 1.0
-
-
-def _deviation(values: Sequence[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else 0.0
+    """The p-value of a paired t-test over the seeds."""
+    return float(ttest_rel(one, other).pvalue)
 
 
 def main() -> int:
@@ -220,6 +216,8 @@ def main() -> int:
         help="files of `headrace towers make --output`, beside strided towers",
     )
     options = parser.parse_args()
+    if options.seeds < 2:
+        parser.error(f"--seeds must be at least 2, which differences are compared over, got {options.seeds}")
     logs = {one.name: one for one in (planted(options.rows), *(public_logs(options.data) if options.data else ()))}
     if missing := [name for name in options.logs or () if name not in logs]:
         parser.error(f"--data must be given for {', '.join(missing)}")
