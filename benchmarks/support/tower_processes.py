@@ -85,9 +85,10 @@ class Way:
     """A way to exchange embeddings.
 
     Attributes:
-        is_flat: every worker asks every worker for rows; the others have no effect.
+        is_flat: every worker asks every worker for rows; the three that follow have no effect.
         is_deterministic, is_swapped: those of :class:`TowerTables`.
         compression: of the towers' modules; 1: none.
+        values: how rows, outputs and gradients are encoded, also those of the flat exchange.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Way:
     is_deterministic: bool = True
     is_swapped: bool = False
     compression: int = 1
+    values: str = "float32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +138,14 @@ def _run(work: TowerSteps, exchanges: Sequence[HostExchange], rank: int) -> Step
     ]
     features = work.case.features()
     if work.way.is_flat:
-        tables: ShardedTables | TowerTables = ShardedTables(features, seed=1, exchange=counted[_WORLD], threads=1)
+        tables: ShardedTables | TowerTables = ShardedTables(
+            features, seed=1, exchange=counted[_WORLD], threads=1, values=work.way.values
+        )
     else:
         module, widths = _module(work, rank) if work.way.compression > 1 else (None, ())
         towers = TowerExchanges(counted[_PEERS], counted[_GROUP], counted[_WORLD])
         tables = TowerTables(features, seed=1, placement=placement, rank=rank, exchanges=towers, module=module, output_widths=widths, threads=1,
-                             is_deterministic=work.way.is_deterministic, is_swapped=work.way.is_swapped)  # fmt: skip
+                             is_deterministic=work.way.is_deterministic, is_swapped=work.way.is_swapped, values=work.way.values)  # fmt: skip
     batches, secs, digests = work.case.batches(rank), [], []
     gradients = np.random.default_rng(rank).standard_normal((work.case.events, tables.width), np.float32)
     for step in range(work.steps):

@@ -57,7 +57,7 @@ class Refusal:
         options: the names of the command's options of which one must be left out; the first one is named as the place of the error.
         holds: whether a setup has the combination.
         what: the rule, as errors say it.
-        reason: why it cannot be, for the page; "not built: ..." says what it would take where nothing forbids it.
+        reason: why it cannot be, for the page.
         next_step: what a user does about it.
     """
 
@@ -122,10 +122,6 @@ REFUSALS = (
             "rounded rows must be those of several hosts or of servers",
             "one process sends its rows nowhere",
             "leave --wire-values out, or give --hosts or --servers"),
-    Refusal(("towers", "wire_values"), lambda one: one.rounded and one.towers,
-            "rows and activations of towers must be sent as they are",
-            "not built: a tower joins the rows of several batches in one message, and values are rounded in blocks of one batch",
-            "leave --wire-values or --towers out"),
     Refusal(("wire_values", "tpu"), lambda one: one.rounded and one.tpu and not one.servers,
             "rows of TPUs must be sent as they are",
             "the slice sends them, inside its program",

@@ -39,7 +39,7 @@ class ShardedWeights(HostWeights):
 
     ``plan``: the placement of the deep part's tables, a core for each host; None: rows are spread over the hosts, as those of the linear part.
     ``towers``: the names of the inputs of each tower: the hosts exchange by towers, and the plan is that of the towers; none: they exchange flat.
-    ``values``: how rows and gradients are encoded between hosts. Modules of the same towers are on their hosts, see :func:`~trainer.job.host.tower_weights.has_own_modules`.
+    ``values``: how rows, outputs of towers and gradients are encoded between hosts. Modules of the same towers are on their hosts, see :func:`~trainer.job.host.tower_weights.has_own_modules`.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ShardedWeights(HostWeights):
                 rows = config.rows_of_host(exchange.hosts)
                 dense = build_dense(layout, config, head, rows=rows, takes_outputs=True)
                 self._modules = TowerWeights(dense, placement, exchange)
-            engine = towered = _tower_tables(layout, config, exchange, placement, self._modules, hashed)
+            engine = towered = _tower_tables(layout, config, exchange, placement, self._modules, hashed, values)
             deep = towered.rows
         elif layout.features and config.deep:
             parts = None if plan is None else TableParts(tables_of(layout.features), exchange.hosts, plan)
@@ -125,7 +125,7 @@ class ShardedWeights(HostWeights):
 
 def _tower_tables(
     layout: InputLayout, config: TrainConfig, exchange: Exchange, placement: TowerPlacement, modules: TowerWeights | None,
-    hashed: Mapping[str, TableLimits],
+    hashed: Mapping[str, TableLimits], values: str,
 ) -> TowerTables:  # fmt: skip
     """This host's part of the tables of towers, of which each has hosts of its own."""
     group = placement.group_of(placement.tower_of(exchange.rank))
@@ -134,7 +134,7 @@ def _tower_tables(
     # With modules the bits are not those of the flat exchange anyway, and one request for all events of a host sends fewer bytes.
     return TowerTables(layout.features, seed=config.seed, placement=placement, rank=exchange.rank, exchanges=exchanges, module=module,
                        output_widths=() if module is None else module.widths, is_deterministic=module is None, held=config.batches_held,
-                       pruning=config.pruning, hashed=hashed)  # fmt: skip
+                       pruning=config.pruning, hashed=hashed, values=values)  # fmt: skip
 
 
 def empty_batch(layout: InputLayout, batch_rows: int, head: AnyHead = BINARY) -> Batch:

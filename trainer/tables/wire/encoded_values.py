@@ -95,6 +95,38 @@ def decode_pieces(buffer: Array, pieces: Sequence[Array], flag: int) -> None:
         encoding.decode(buffer[first:stop], piece)
 
 
+def encoded(values: Array, flag: int) -> Array:
+    """One piece of ``values``, flat float32, as it is sent: uint8, or ``values`` themselves without an encoding.
+
+    Raises :class:`~trainer.errors.BadBatch` for NaN and infinity.
+    """
+    if not flag:
+        return values
+    buffer = np.empty(encoded_bytes([len(values)], flag), np.uint8)
+    encode_pieces([values], buffer, flag)
+    return buffer
+
+
+def decoded(message: Array, count: int, flag: int) -> Array:
+    """The inverse of :func:`encoded` for a message of ``count`` values; see :func:`check_encoded` for its type and length.
+
+    Raises :class:`~trainer.errors.BadBatch` for bytes that no encoder writes.
+    """
+    if not flag:
+        return message
+    found = np.empty(count, np.float32)
+    decode_pieces(message, [found], flag)
+    return found
+
+
+def check_encoded(message: Sequence[Array], floats: Sequence[int], flag: int, where: str) -> None:
+    """Raise :class:`DataError` unless a message is one array with the type and length of pieces of so many values. ``where``: names the sender."""
+    dtype, size = (np.dtype(np.uint8), encoded_bytes(floats, flag)) if flag else (np.dtype(np.float32), sum(floats))
+    if len(message) != 1 or message[0].dtype != dtype or message[0].shape != (size,):
+        raise DataError("a message must hold the values that were asked for", where=where,
+                        value=", ".join(f"{one.dtype} {one.shape}" for one in message) or "no array", allowed=f"{dtype} ({size},)")  # fmt: skip
+
+
 def _spans(floats: Sequence[int], encoding: _Encoding) -> list[tuple[int, int]]:
     """Where each piece begins and ends, without its padding."""
     found, at = [], 0

@@ -152,6 +152,21 @@ def test_modules_on_the_hosts_of_their_towers_are_in_commits(tmp_path):
                 np.testing.assert_allclose(found[key], expected[key], rtol=0.02, atol=2e-3, err_msg=f"{name}: {key}")
 
 
+@pytest.mark.slow
+def test_a_killed_host_changes_no_bit_of_rounded_values(tmp_path):
+    """Of rows, outputs of modules and gradients."""
+    with make_warehouse(tmp_path / "warehouse", hours=1, rows=1500) as warehouse:
+        by = two_towers(warehouse, tmp_path / "calm")
+        options = {**OPTIONS, "tower_modules": {"towers": by["towers"], "compression": 2}}
+        whole = {**by, **options, "unit_rows": 300}
+        finished(run_job(warehouse, tmp_path / "exact", settings(HOSTS), **whole))
+        finished(run_job(warehouse, tmp_path / "calm", settings(HOSTS), wire_values="fp16", **whole))
+        job = launch(warehouse, tmp_path / "killed", settings(HOSTS, most_restarts=9), wire_values="fp16", **whole)
+        run_killed(tmp_path / "killed", job)
+        assert run_differences(tmp_path / "killed", tmp_path / "calm") == ()
+        assert run_differences(tmp_path / "exact", tmp_path / "calm") != ()
+
+
 def finished(status):
     assert status.state is JobState.DONE
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -40,6 +39,7 @@ from trainer.tables.stores.row_store import RowStore, StoreSnapshot
 from trainer.tables.table_checks import supported_tables
 from trainer.tables.wire.encoded_values import (
     FLAG_OF,
+    check_encoded,
     decode_pieces,
     encode_pieces,
     encoded_bytes,
@@ -47,7 +47,6 @@ from trainer.tables.wire.encoded_values import (
     split_pieces,
 )
 from transforms.arrays import Array
-from transforms.errors import DataError
 
 
 @dataclass(slots=True, eq=False)
@@ -164,7 +163,7 @@ class ShardedTables(BagTables[Asked]):
         received = self._exchange.all_to_all(self._gradient_messages(kept.requests, sums))
         if self._parts.has_replicas:
             asked = [(np.asarray(rows, np.int64), np.asarray(counts, np.int64)) for _, rows, counts in received]
-        floats = [self._received(core, arrays[0], asked[core][1]) for core, arrays in enumerate(received)]
+        floats = [self._received(core, arrays[:1], asked[core][1]) for core, arrays in enumerate(received)]
         lookups = [arrays[1] for arrays in received] if self.store.needs_lookups else []
         return self._distinct_by_table(self.store.update_rows(asked, floats, lookups=lookups))
 
@@ -202,7 +201,9 @@ class ShardedTables(BagTables[Asked]):
         weights = self._memory.take(int((layout.vocabulary * layout.dims).sum()))
         for owner, (answer,) in enumerate(answers):
             counts = reads.counts[owner]
-            put_rows(reads.places[reads.of_owner(owner)], counts, parts, self._received(owner, answer, counts), weights)
+            put_rows(
+                reads.places[reads.of_owner(owner)], counts, parts, self._received(owner, [answer], counts), weights
+            )
         return weights
 
     def _sent(self, values: Array, counts: Array) -> Array:
@@ -214,16 +215,14 @@ class ShardedTables(BagTables[Asked]):
         encode_pieces(split_pieces([values], floats), buffer, self._flag)
         return buffer
 
-    def _received(self, core: int, message: Array, counts: Array) -> Array:
-        """The inverse of :meth:`_sent`, of what another core sent. Raises :class:`DataError`, and :class:`~trainer.errors.BadBatch` for bytes that no encoder writes."""
+    def _received(self, core: int, message: Sequence[Array], counts: Array) -> Array:
+        """The inverse of :meth:`_sent`, of what another core sent. Raises :class:`~transforms.errors.DataError`, and :class:`~trainer.errors.BadBatch` for bytes that no encoder writes."""
         floats = floats_of_pieces(counts, self._parts.layout.dims)
-        size = sum(floats)
+        check_encoded(message, floats, self._flag, f"core {core}")
         if not self._flag:
-            _check_message(core, message, np.dtype(np.float32), size)
-            return message
-        _check_message(core, message, np.dtype(np.uint8), encoded_bytes(floats, self._flag))
-        found = self._memory.take(size)
-        decode_pieces(message, split_pieces([found], floats), self._flag)
+            return message[0]
+        found = self._memory.take(sum(floats))
+        decode_pieces(message[0], split_pieces([found], floats), self._flag)
         return found
 
     def _ask(self, requests: Requests) -> list[tuple[Array, Array]]:
@@ -380,9 +379,3 @@ def _own_rows(part: TablePart, core: int, rows: Array) -> Array:
         raise TornCheckpoint("a saved shard must hold rows of its core, got others", where=f"table {part.table.name}",
                              value=rows[~mine][:4].tolist())  # fmt: skip
     return own
-
-
-def _check_message(core: int, message: Array, dtype: np.dtype[Any], length: int) -> None:
-    if message.dtype != dtype or message.shape != (length,):
-        raise DataError("a message must hold the rows that were asked for", where=f"core {core}", value=f"{message.dtype} {message.shape}",
-                        allowed=f"{dtype} ({length},)")  # fmt: skip

@@ -14,8 +14,8 @@ from trainer.tables.batches import IdBatch
 from trainer.tables.routes.exchange import Exchange
 from trainer.tables.routes.towers.peer_messages import from_message, to_message
 from trainer.tables.routes.towers.placement import TowerPlacement
+from trainer.tables.wire.encoded_values import check_encoded, decoded, encoded
 from transforms.arrays import Array
-from transforms.errors import DataError
 
 
 def permute_indices(
@@ -36,39 +36,48 @@ def permute_indices(
 
 
 def send_outputs(
-    peers: Exchange, placement: TowerPlacement, outputs: Sequence[Array], widths: Sequence[int]
+    peers: Exchange,
+    placement: TowerPlacement,
+    outputs: Sequence[Array],
+    widths: Sequence[int],
+    events: int,
+    *,
+    flag: int = 0,
 ) -> list[Array]:
     """Step e: send each source the outputs of its events; returns those of each tower for this worker's events.
 
     Args:
         outputs: by source, float32 [events, width of this host's tower].
         widths: of the outputs of each tower.
+        events: of this worker.
+        flag: how values are encoded, see :mod:`~trainer.tables.wire.encoded_values`.
 
-    Raises :class:`DataError` for outputs of another size.
+    Raises :class:`DataError` for outputs of another size, and :class:`~trainer.errors.BadBatch` for values that cannot be encoded.
     """
     sent: list[Sequence[Array]] = [()] * placement.hosts
     for host, output in zip(placement.sources_of(peers.rank), outputs, strict=True):
-        sent[host] = [output.reshape(-1)]
+        sent[host] = [encoded(output.reshape(-1), flag)]
     received = peers.all_to_all(sent)
     takers = [placement.peer_host(tower, peers.rank) for tower in range(len(widths))]
-    return [_matrix(received[host], width, f"host {host}") for host, width in zip(takers, widths, strict=True)]
+    return [_matrix(received[host], events, width, host, flag) for host, width in zip(takers, widths, strict=True)]
 
 
-def return_gradients(peers: Exchange, placement: TowerPlacement, gradients: Sequence[Array]) -> list[Array]:
+def return_gradients(
+    peers: Exchange, placement: TowerPlacement, gradients: Sequence[Array], events: Sequence[int], *, flag: int = 0
+) -> list[Array]:
     """The way back of step e: send each tower the gradients of its outputs; returns those of this host's tower, by source.
 
-    ``gradients``: by tower, float32 [events, width of the tower]. Raises :class:`DataError` as :func:`send_outputs`.
+    ``gradients``: by tower, float32 [events, width of the tower]; ``events``: of each source; ``flag`` and errors: as of :func:`send_outputs`.
     """
     sent: list[Sequence[Array]] = [()] * placement.hosts
     for tower, gradient in enumerate(gradients):
-        sent[placement.peer_host(tower, peers.rank)] = [np.ascontiguousarray(gradient).reshape(-1)]
+        sent[placement.peer_host(tower, peers.rank)] = [encoded(np.ascontiguousarray(gradient).reshape(-1), flag)]
     received = peers.all_to_all(sent)
     width = gradients[placement.tower_of(peers.rank)].shape[1]
-    return [_matrix(received[host], width, f"host {host}") for host in placement.sources_of(peers.rank)]
+    sources = placement.sources_of(peers.rank)
+    return [_matrix(received[host], count, width, host, flag) for host, count in zip(sources, events, strict=True)]
 
 
-def _matrix(message: Sequence[Array], width: int, where: str) -> Array:
-    if len(message) != 1 or message[0].dtype != np.float32 or message[0].ndim != 1 or len(message[0]) % max(width, 1):
-        raise DataError("a message of activations must be whole rows of float32", where=where,
-                        value=", ".join(f"{one.dtype} {one.shape}" for one in message) or "no array", allowed=f"rows of {width}")  # fmt: skip
-    return message[0].reshape(-1, width)
+def _matrix(message: Sequence[Array], events: int, width: int, host: int, flag: int) -> Array:
+    check_encoded(message, [events * width], flag, f"host {host}")
+    return decoded(message[0], events * width, flag).reshape(events, width)

@@ -8,6 +8,7 @@ for each source the order of the flat exchange, and so its bits.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ import numpy as np
 from trainer.tables.routes.partitioned.request_kernels import put_rows
 from trainer.tables.routes.partitioned.requests import Requests
 from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
+from trainer.tables.wire.encoded_values import check_encoded, encoded_bytes, floats_of_pieces
 from transforms.arrays import Array
 from transforms.errors import DataError
 
@@ -57,8 +59,8 @@ class TowerRows(ShardedTables):
         ]
 
     def read(self, asked: AskedByWorker) -> list[list[Array]]:
-        """Step c: the rows that each worker asked this one for, by unit, float32."""
-        return [[self.store.read_rows(rows, counts) for rows, counts in units] for units in asked]
+        """Step c: the rows that each worker asked this one for, by unit, as they are sent."""
+        return [[self._sent(self.store.read_rows(rows, counts), counts) for rows, counts in units] for units in asked]
 
     def shuffle_rows(self, units: Sequence[Requests], answers: Sequence[Sequence[Array]]) -> list[UnitRows]:
         """Step d: give each worker its ``answers``; returns the rows of this worker's units. Raises :class:`DataError`."""
@@ -67,9 +69,8 @@ class TowerRows(ShardedTables):
             UnitRows(one, np.empty(int((one.layout.vocabulary * one.layout.dims).sum()), np.float32)) for one in units
         ]
         for owner, message in enumerate(received):
-            sizes = [int((one.reads.counts[owner] * one.part_values.dims).sum()) for one in units]
-            floats = _floats(message, sum(sizes), owner)
-            for one, own in zip(found, np.split(floats, np.cumsum(sizes)[:-1]), strict=True):
+            values = self._of_units(owner, message, [one.reads.counts[owner] for one in units])
+            for one, own in zip(found, values, strict=True):
                 reads = one.requests.reads
                 put_rows(
                     reads.places[reads.of_owner(owner)], reads.counts[owner], one.requests.part_values, own, one.weights
@@ -99,13 +100,12 @@ class TowerRows(ShardedTables):
             for to_owner, arrays in zip(sent, self._gradient_messages(requests, sums), strict=True):
                 to_owner.append(arrays)
         received = self._exchange.all_to_all([_joined_arrays(one) for one in sent])
-        dims, parts = self._parts.layout.dims, len(self._parts.parts)
+        parts = len(self._parts.parts)
         if self._parts.has_replicas:
             asked = [split_asked(arrays[1:], parts, f"worker {place}") for place, arrays in enumerate(received)]
         sums_of, lookups_of = [], []
         for place, (of_worker, message) in enumerate(zip(asked, received, strict=True)):
-            sizes = [int((counts * dims).sum()) for _, counts in of_worker]
-            sums_of.append(np.split(_floats(message[:1], sum(sizes), place), np.cumsum(sizes)[:-1]))
+            sums_of.append(self._of_units(place, message[:1], [counts for _, counts in of_worker]))
             if self.store.needs_lookups:
                 lookups_of.append(_split_lookups(message[1:], of_worker, place))
         self.store.update_rows(
@@ -114,6 +114,14 @@ class TowerRows(ShardedTables):
             lookups=[lookups_of[place][unit] for place, unit in order] if self.store.needs_lookups else (),
         )
         return [(one.requests.batch.offsets, one.requests.layout.vocabulary) for one in units]
+
+    def _of_units(self, place: int, message: Sequence[Array], counts: Sequence[Array]) -> list[Array]:
+        """The values of each unit's rows in a message of ``place``; ``counts``: by unit, of the rows of each part. Raises as :meth:`_received`."""
+        pieces = [floats_of_pieces(one, self._parts.layout.dims) for one in counts]
+        check_encoded(message, list(itertools.chain(*pieces)), self._flag, f"worker {place}")
+        sizes = [encoded_bytes(one, self._flag) if self._flag else sum(one) for one in pieces]
+        own = np.split(message[0], np.cumsum(sizes)[:-1])
+        return [self._received(place, [one], count) for one, count in zip(own, counts, strict=True)]
 
 
 def split_asked(message: Sequence[Array], parts: int, where: str) -> list[Asked]:
@@ -135,13 +143,6 @@ def _joined(arrays: Sequence[Array]) -> Array:
 def _joined_arrays(units: Sequence[Sequence[Array]]) -> list[Array]:
     """The arrays of one owner, each joined over the units."""
     return [_joined(one) for one in zip(*units, strict=True)]
-
-
-def _floats(message: Sequence[Array], size: int, place: int) -> Array:
-    if len(message) != 1 or message[0].dtype != np.float32 or message[0].shape != (size,):
-        raise DataError("an answer must hold the rows that were asked for", where=f"worker {place}",
-                        value=", ".join(f"{one.dtype} {one.shape}" for one in message), allowed=f"float32 ({size},)")  # fmt: skip
-    return message[0]
 
 
 def _split_lookups(message: Sequence[Array], asked: Sequence[Asked], place: int) -> list[Array]:

@@ -34,6 +34,7 @@ from trainer.tables.routes.towers.tower_rows import AskedByWorker, TowerRows, Un
 from trainer.tables.spec import FeatureSpec, TableSpec, tables_of
 from trainer.tables.stores.hashed.limits import TableLimits, divided_limits
 from trainer.tables.stores.pruned.rows import groups_of
+from trainer.tables.wire.encoded_values import FLAG_OF
 from transforms.arrays import Array
 
 
@@ -73,6 +74,7 @@ class TowerTables(BagTables[_TowerBatch]):
         held: batches between a lookup and its update, for which it keeps what both need.
         pruning: the most important rows of each worker of tables that are not hashed have places, by these options; None: all rows have values.
         hashed: by name the limits of tables of unbounded vocabularies, whose capacities are divided over the workers of their towers.
+        values: how rows, outputs and gradients are encoded between workers, see :class:`~trainer.tables.wire.settings.WireSettings`.
 
     Raises :class:`ConfigError` for features and towers that do not fit, for exchanges of other workers, and for a swapped lookup without an
     exchange with all workers or without ``is_deterministic``, for hashed and pruned tables of which a worker would have no place, for slices and copies of
@@ -83,7 +85,7 @@ class TowerTables(BagTables[_TowerBatch]):
         self, features: Sequence[FeatureSpec], *, seed: int, placement: TowerPlacement, rank: int, exchanges: TowerExchanges,
         plans: Sequence[PartitionPlan | None] = (), module: TowerModule | None = None, output_widths: Sequence[int] = (),
         is_deterministic: bool = True, is_swapped: bool = False, threads: int = 0, held: int = 2,
-        pruning: PruningOptions | None = None, hashed: Mapping[str, TableLimits] | None = None,
+        pruning: PruningOptions | None = None, hashed: Mapping[str, TableLimits] | None = None, values: str = "float32",
     ) -> None:  # fmt: skip
         features, self._placement, self._exchanges = tuple(features), placement, exchanges
         self._chosen = features_of_towers(features, placement.towers)
@@ -93,7 +95,7 @@ class TowerTables(BagTables[_TowerBatch]):
         if is_swapped and (exchanges.world is None or not is_deterministic):
             raise ConfigError("a swapped lookup must be deterministic, and have an exchange with all workers", where="is_swapped",
                               value=f"is_deterministic {is_deterministic}, world {exchanges.world is not None}")  # fmt: skip
-        self._is_deterministic, self._is_swapped = is_deterministic, is_swapped
+        self._is_deterministic, self._is_swapped, self._flag = is_deterministic, is_swapped, FLAG_OF[values]
         self._of_towers = [tuple(features[f] for f in chosen) for chosen in self._chosen]
         plans = plans or [None] * len(placement.towers)
         tables, self._hashed = tables_of(features), hashed or {}
@@ -117,6 +119,7 @@ class TowerTables(BagTables[_TowerBatch]):
             pruning=pruning if groups else None,
             groups=groups,
             hashed={one.name: self._hashed[one.name] for one in tables_of(own) if one.name in self._hashed},
+            values=values,
         )
         team = Team(threads or available_threads())
         super().__init__(features, self.rows.tables, team, held=held, combined=own)
@@ -190,7 +193,10 @@ class TowerTables(BagTables[_TowerBatch]):
             if self._module is None
             else np.split(self._module.outputs(np.concatenate(kept.activations)), _cuts(kept.events))
         )
-        found = self._assembled(send_outputs(self._exchanges.peers, self._placement, outputs, self._widths))
+        of_towers = send_outputs(
+            self._exchanges.peers, self._placement, outputs, self._widths, kept.batch.rows, flag=self._flag
+        )
+        found = self._assembled(of_towers)
         return lambda: found
 
     def update(self, kept: _TowerBatch, gradients: Array) -> Iterable[tuple[Array, Array]]:
@@ -202,7 +208,7 @@ class TowerTables(BagTables[_TowerBatch]):
         if kept.units is None:
             raise BadBatch("a batch must be looked up before its update", value=f"{kept.batch.rows} events", next_step="call lookup with this batch first")  # fmt: skip
         by_tower = self._split(gradients.reshape(kept.batch.rows, self.width))
-        of_sources = return_gradients(self._exchanges.peers, self._placement, by_tower)
+        of_sources = return_gradients(self._exchanges.peers, self._placement, by_tower, kept.events, flag=self._flag)
         by_activations = self._module_gradients(kept, of_sources)
         of_units = by_activations if self._is_deterministic else [np.concatenate(by_activations)]
         return self.rows.update_units(kept.units, of_units, kept.asked, self._order())

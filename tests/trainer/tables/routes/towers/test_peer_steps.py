@@ -113,9 +113,9 @@ def test_outputs_return_to_the_workers_of_the_events():
         host = PLACEMENT.host_of(rank)
         sources, width = PLACEMENT.sources_of(host), 2 - PLACEMENT.tower_of(host)
         outputs = [np.full((1, width), 10 * host + source, np.float32) for source in sources]
-        found = send_outputs(exchanges.peers, PLACEMENT, outputs, (2, 1))
+        found = send_outputs(exchanges.peers, PLACEMENT, outputs, (2, 1), 1)
         return [one.tolist() for one in found], [
-            one.tolist() for one in return_gradients(exchanges.peers, PLACEMENT, found)
+            one.tolist() for one in return_gradients(exchanges.peers, PLACEMENT, found, [1] * len(sources))
         ]
 
     for rank, (found, back) in enumerate(on_workers(PLACEMENT, work)):
@@ -134,7 +134,7 @@ def test_rows_are_shuffled_inside_a_tower():
     found = rows.shuffle_rows(units, rows.read(asked))
     for batch, one in zip(batches, found, strict=True):
         assert rows.combine(one).tobytes() == rows.lookup(batch).tobytes()
-    with pytest.raises(DataError, match="must hold the rows that were asked for"):
+    with pytest.raises(DataError, match="must hold the values that were asked for"):
         rows.shuffle_rows(units, [[np.zeros(1, np.float32)]])
 
 
