@@ -1,6 +1,6 @@
 """Score events on several hosts, of which each has its share of the tables' rows and of the events; the first one has the figures.
 
-All hosts look rows up together, batch by batch, and each computes the dense part of its own events. So no machine needs memory for whole tables. Rows,
+All hosts look rows up together, batch by batch, and each computes the dense part of its own events while the next rows come. So no machine needs memory for whole tables. Rows,
 not sums, come from other hosts, so equal batches have the predictions of one process, bit for bit. Each message to the first host has the labels and logits of the
 batch before. Nothing is written: if a host is lost, the command fails, and scores all events once when it is started again.
 """
@@ -8,6 +8,7 @@ batch before. Nothing is written: if a host is lost, the command fails, and scor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -29,6 +30,7 @@ from trainer.run.progress.identity import check_inputs, identity_of, in_time_ord
 from trainer.run.reading.batches import Batch, make_batches
 from trainer.run.reading.columns import DecodedFragment, take_events
 from trainer.run.reading.stream import ReadFragment, fragment_stream
+from trainer.run.weights.dense_step import LookedUp
 from trainer.run.weights.saved_run import SavedRun, read_newest_run, saved_run
 from trainer.serving.scored_events import ScoredEvents, joined_scores
 from trainer.tables.routes.exchange import Exchange
@@ -112,11 +114,17 @@ def score_together(
     idle = empty_batch(layout, config.batch_rows, head)
     scored: tuple[Array, Array] = idle.labels[:0], weights.predict(idle)
     batch, own = next(batches, None), 0
-    while found.take(channels.steps.all_to_all(_step_messages(hosts, batch, scored))):
-        scored = _scored(batch or idle, weights.predict(batch or idle))
-        own += len(scored[0])
-        progress(sum(found.events), sum(rows))
-        batch = next(batches, None) if batch else None
+    with ThreadPoolExecutor(1, "lookups") as lookups:
+        before: tuple[Batch, Future[LookedUp]] | None = None  # its rows were looked up, or are meanwhile
+        while found.take(channels.steps.all_to_all(_step_messages(hosts, batch, scored))) or before:
+            goes_on = found.goes_on
+            ahead = (batch or idle, lookups.submit(weights.look_up, batch or idle)) if goes_on else None
+            scored = idle.labels[:0], scored[1][:0]
+            if before is not None:
+                scored = before[0].labels[: before[0].rows], weights.predict_looked_up(before[0], before[1].result())
+                own += len(scored[0])
+                progress(sum(found.events), sum(rows))
+            before, batch = ahead, next(batches, None) if batch else None
     positions = _gathered_positions(channels.steps, ranges, kept, len(rows))
     if rank:
         return SharedScores(saved, own, None)
@@ -160,10 +168,6 @@ def _step_messages(hosts: int, batch: Batch | None, scored: tuple[Array, Array])
     return [[more, labels, logits], *([[more]] * (hosts - 1))]
 
 
-def _scored(batch: Batch, logits: Array) -> tuple[Array, Array]:
-    return batch.labels[: batch.rows], logits
-
-
 class _Gathered:
     """Labels and logits that the first host receives, by rank."""
 
@@ -173,17 +177,18 @@ class _Gathered:
         self._labels: list[list[Array]] = [[] for _ in range(hosts)]
         self._logits: list[list[Array]] = [[] for _ in range(hosts)]
         self.events = [0] * hosts
+        self.goes_on = True
 
     def take(self, received: Sequence[Sequence[Array]]) -> bool:
-        """Keep what each host has scored; whether any has another batch. Raises :class:`DataError` for arrays that do not fit together."""
-        goes_on = False
+        """Keep what each host has scored; whether any has another batch, as ``goes_on``. Raises :class:`DataError` for arrays that do not fit together."""
+        self.goes_on = False
         for rank, arrays in enumerate(received):
             if len(arrays) not in (1, 3) or arrays[0].dtype != np.uint8 or arrays[0].shape != (1,):
                 raise _refused(rank, arrays)
-            goes_on |= bool(arrays[0][0])
+            self.goes_on |= bool(arrays[0][0])
             if len(arrays) == 3:
                 self._keep(rank, arrays[1], arrays[2])
-        return goes_on
+        return self.goes_on
 
     def _keep(self, rank: int, labels: Array, logits: Array) -> None:
         count, rest = divmod(len(labels), self._label_width)

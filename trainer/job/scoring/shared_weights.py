@@ -24,7 +24,7 @@ from transforms.arrays import Array
 def shared_weights(
     layout: InputLayout, config: TrainConfig, head: AnyHead, arrays: Mapping[str, Array], exchange: Exchange
 ) -> Weights:
-    """A model whose rows are spread over the hosts of ``exchange``; its ``predict`` is called by all of them at once, and changes nothing.
+    """A model whose rows are spread over the hosts of ``exchange``; its ``look_up`` is called by all of them at once, and changes nothing.
 
     ``arrays``: of a commit, those of this host's share of each table. The dense part, and the modules of towers, are on all hosts.
     """
@@ -38,7 +38,7 @@ def shared_weights(
                 features,
                 seed=fitted.seed,
                 exchange=exchange,
-                held=1,
+                held=2,
                 pruning=fitted.pruning,
                 hashed=limits,
                 hash_prefix=prefix,

@@ -265,7 +265,10 @@ class Weights:
 
     def predict(self, batch: Batch) -> Array:
         """Logits of a batch, float32 [batch.rows] or [batch.rows, classes]; changes nothing."""
-        looked_up = self.look_up(batch)
+        return self.predict_looked_up(batch, self.look_up(batch))
+
+    def predict_looked_up(self, batch: Batch, looked_up: LookedUp) -> Array:
+        """As :meth:`predict`, after the lookup; it uses the dense weights alone."""
         return self.dense.host_model().predict(looked_up.deep, looked_up.linear, batch.dense)[: batch.rows]
 
     def _lookup(self, engine: EmbeddingEngine | None, batch: Batch) -> Array:
