@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.options.launchers import GKE, OF_LAUNCHERS, TPU_VM, option_name
+from headrace.cli.options.launchers import GKE, OF_LAUNCHERS, TPU_VM, ClusterOptions, option_name
 from headrace.cli.options.option_groups import command_line, values_of_group
 from headrace.cli.options.session import home_text
 from headrace.cli.options.tpus import TpuOptions, check_slice_of
+from headrace.cli.options.training import read_options
 from headrace.cli.train_options.training import TrainOptions
 from headrace.terminal.output import write_output
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.launchers.cluster_job import ClusterJob
+    from headrace.launchers.manifests import Cluster
     from trainer.options.topology import Topology
 
 #: Parameters that the launcher gives to the roles in another way, or that end with it.
@@ -28,6 +31,7 @@ _NOT_PASSED = frozenset(
         "config",
         "from_file",
         "save_as",
+        "phase",
         "hosts",
         "readers",
         "servers",
@@ -54,18 +58,39 @@ def write_launch(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
 
     Raises :class:`InputError`.
     """
-    from headrace.launchers.manifests import Cluster, gke_manifests, to_yaml
+    from headrace.launchers.manifests import gke_manifests, to_yaml
     from headrace.launchers.tpu_vm import TpuVm, tpu_vm_script
 
     job, cluster = _cluster_job(options, training, tpus), options.cluster
     if cluster.launcher == GKE:
-        text = to_yaml(gke_manifests(job, Cluster(cluster.namespace or "default", cluster.queue, cluster.priority)))
+        _write(to_yaml(gke_manifests((job, _cluster(cluster)))), cluster.output)
     else:
-        text = tpu_vm_script(job, TpuVm(cluster.zone, cluster.project))
-    if cluster.output in ("", "-"):
+        _write(tpu_vm_script(job, TpuVm(cluster.zone, cluster.project)), cluster.output)
+
+
+def write_phases(phases: Mapping[str, TrainOptions]) -> None:
+    """Write the manifests of a run with phases. Raises :class:`InputError`."""
+    from headrace.launchers.manifests import gke_manifests, to_yaml
+
+    placed = []
+    for phase, options in phases.items():
+        training = read_options(options.run.config)
+        job = replace(_cluster_job(options, training, options.tpus_of(training)), phase=phase)
+        placed.append((job, _cluster(options.cluster)))
+    _write(to_yaml(gke_manifests(*placed)), options.cluster.output)
+
+
+def _cluster(options: ClusterOptions) -> Cluster:
+    from headrace.launchers.manifests import Cluster
+
+    return Cluster(options.namespace or "default", options.queue, options.priority)
+
+
+def _write(text: str, output: str) -> None:
+    if output in ("", "-"):
         sys.stdout.write(text)
     else:
-        write_output(cluster.output, text, option="--output")
+        write_output(output, text, option="--output")
 
 
 def _slice_of(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOptions | None) -> Topology | None:

@@ -12,19 +12,21 @@ import yaml
 
 from headrace.launchers.cluster_job import ClusterJob, check_label, check_priority
 from headrace.launchers.role_commands import (
-    CONTROLLER_PORT,
     END_SECS,
     HOST_PORT,
     JOB_FOLDER,
     MEMORY_MOUNT,
-    OPTIONS_FILE,
+    OPTIONS_FOLDER,
     READER_PORT,
     ROLE_FOLDER,
     SERVER_PORT,
     SERVICE_ACCOUNT_FOLDER,
     TOKEN_FILE,
     controller_command,
+    controller_port,
     host_command,
+    options_file,
+    phases_command,
     reader_command,
     server_command,
 )
@@ -70,19 +72,27 @@ class Cluster:
                              next_step="give the name of a LocalQueue with --queue")  # fmt: skip
 
 
-def gke_manifests(job: ClusterJob, cluster: Cluster) -> tuple[Object, ...]:
-    """The objects of a job, in the order in which they are created."""
-    job = _literal(job)
-    options = (_options(job, cluster),) if job.options else ()
+#: The processes of a job, or of one of its phases, and where they run.
+Placed = tuple[ClusterJob, Cluster]
+
+
+def gke_manifests(*phases: Placed) -> tuple[Object, ...]:
+    """The objects of a job, or of a run of several phases, in the order in which they are created.
+
+    Phases have one controller, and a JobSet of hosts, readers and parameter servers each, of which one at most is not suspended.
+    """
+    placed = [(_literal(job), cluster) for job, cluster in phases]
+    job, cluster = placed[0]
+    has_options = any(one.options for one, _ in placed)
     return (
         _object("v1", "ServiceAccount", job, cluster, "controller"),
         _object("v1", "ServiceAccount", job, cluster, "workers"),
-        _role(job, cluster),
+        _role(placed),
         _role_binding(job, cluster),
-        *options,
+        *((_options(placed),) if has_options else ()),
         _controller_disk(job, cluster),
-        _controller_jobset(job, cluster),
-        _workers_jobset(job, cluster),
+        _controller_jobset(placed, has_options=has_options),
+        *(_workers_jobset(*one) for one in placed),
     )
 
 
@@ -114,13 +124,14 @@ def _labels(job: ClusterJob) -> Object:
     return {"app.kubernetes.io/name": "headrace", "app.kubernetes.io/instance": job.name}
 
 
-def _role(job: ClusterJob, cluster: Cluster) -> Object:
+def _role(phases: Sequence[Placed]) -> Object:
     """What the controller may do: suspend its workers, and no more."""
+    job, cluster = phases[0]
     rules: list[Object] = [
-        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "resourceNames": [f"{job.name}-workers"],
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "resourceNames": [one.workers for one, _ in phases],
          "verbs": ["get", "patch"]},
     ]  # fmt: skip
-    if cluster.queue:
+    if any(one.queue for _, one in phases):
         rules.append({"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list", "patch"]})
     return _object("rbac.authorization.k8s.io/v1", "Role", job, cluster, "controller", rules=rules)
 
@@ -134,10 +145,9 @@ def _role_binding(job: ClusterJob, cluster: Cluster) -> Object:
     )  # fmt: skip
 
 
-def _options(job: ClusterJob, cluster: Cluster) -> Object:
-    return _object(
-        "v1", "ConfigMap", job, cluster, "options", data={PurePosixPath(OPTIONS_FILE).name: job.options}, immutable=True
-    )
+def _options(phases: Sequence[Placed]) -> Object:
+    data = {PurePosixPath(options_file(one)).name: one.options for one, _ in phases if one.options}
+    return _object("v1", "ConfigMap", *phases[0], "options", data=data, immutable=True)
 
 
 def _controller_disk(job: ClusterJob, cluster: Cluster) -> Object:
@@ -147,19 +157,28 @@ def _controller_disk(job: ClusterJob, cluster: Cluster) -> Object:
     return _object("v1", "PersistentVolumeClaim", job, cluster, "controller", spec=spec)
 
 
-def _controller_jobset(job: ClusterJob, cluster: Cluster) -> Object:
-    command = [
-        *controller_command(job, f"{_IP}:{CONTROLLER_PORT}", [_server_address(job, k) for k in range(job.servers)]),
-        *("--jobset", f"{cluster.namespace}/{job.name}-workers", "--service-account", SERVICE_ACCOUNT_FOLDER),
+def _training(job: ClusterJob, cluster: Cluster) -> list[str]:
+    """The command of the controller of a job, or of its phase."""
+    servers = [_server_address(job, k) for k in range(job.servers)]
+    return [
+        *controller_command(job, f"{_IP}:{controller_port(job)}", servers),
+        *("--jobset", f"{cluster.namespace}/{job.workers}", "--service-account", SERVICE_ACCOUNT_FOLDER),
+        *(["--keep-jobset"] if job.is_repeated else []),
     ]
+
+
+def _controller_jobset(phases: Sequence[Placed], *, has_options: bool) -> Object:
+    job, cluster = phases[0]
+    trainings = [_training(*one) for one in phases]
+    command = phases_command(trainings) if len(phases) > 1 else trainings[0]
     volumes: list[Object] = [
         _token_volume(job),
         {"name": "job", "persistentVolumeClaim": {"claimName": f"{job.name}-controller"}},
     ]
     mounts: list[Object] = [_TOKEN_MOUNT, {"name": "job", "mountPath": str(PurePosixPath(JOB_FOLDER).parent)}]
-    if job.options:
+    if has_options:
         volumes.append({"name": "options", "configMap": {"name": f"{job.name}-options"}})
-        mounts.append({"name": "options", "mountPath": _folder(OPTIONS_FILE), "readOnly": True})
+        mounts.append({"name": "options", "mountPath": OPTIONS_FOLDER, "readOnly": True})
     container = _container(
         job, "controller", command, mounts, {"cpu": "2", "memory": "8Gi"}, [_IP_VARIABLE, _catalog(job, optional=False)]
     )
@@ -182,7 +201,7 @@ def _controller_jobset(job: ClusterJob, cluster: Cluster) -> Object:
 
 
 def _workers_jobset(job: ClusterJob, cluster: Cluster) -> Object:
-    found = _object("jobset.x-k8s.io/v1alpha2", "JobSet", job, cluster, "workers")
+    found = _object("jobset.x-k8s.io/v1alpha2", "JobSet", job, cluster, job.workers.removeprefix(f"{job.name}-"))
     spec: Object = {
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
         "successPolicy": {"operator": "All", "targetReplicatedJobs": ["host"]},
@@ -233,7 +252,7 @@ def _nodes_of_hosts(job: ClusterJob) -> tuple[Object, Object]:
 
 
 def _readers(job: ClusterJob) -> Object:
-    command = reader_command(_NAME_OF_READER, f"{_IP}:{READER_PORT}", _controller_address(job))
+    command = reader_command(job, _NAME_OF_READER, f"{_IP}:{READER_PORT}", _controller_address(job))
     variables = [_IP_VARIABLE, _INDEX_VARIABLE, _catalog(job, optional=True)]
     container = _container(
         job, "reader", command, [_TOKEN_MOUNT, _ROLE_MOUNT], {"cpu": "4", "memory": "8Gi"}, variables
@@ -257,7 +276,7 @@ def _servers(job: ClusterJob) -> Object:
 
 def _server_address(job: ClusterJob, index: int) -> str:
     """The pod of a parameter server in the headless service of its JobSet."""
-    return f"{job.name}-workers-server-0-{index}.{job.name}-workers:{SERVER_PORT}"
+    return f"{job.workers}-server-0-{index}.{job.workers}:{SERVER_PORT}"
 
 
 def _worker_pod(job: ClusterJob, container: Object, termination_secs: int) -> Object:
@@ -312,7 +331,7 @@ def _container(
 
 def _controller_address(job: ClusterJob) -> str:
     """The controller's pod in the headless service of its JobSet."""
-    return f"{job.name}-controller-0-0.{job.name}:{CONTROLLER_PORT}"
+    return f"{job.name}-controller-0-0.{job.name}:{controller_port(job)}"
 
 
 def _literal(job: ClusterJob) -> ClusterJob:
