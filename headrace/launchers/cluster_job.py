@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from trainer.options.topology import Topology
 from transforms.errors import InputError
@@ -73,6 +74,7 @@ class ClusterJob:
         gpu: hosts have a GPU each.
         accelerator: the kind of these GPUs, the label ``cloud.google.com/gke-accelerator`` of their nodes; empty: any.
         servers: the number of parameter servers; 0: hosts hold the tables.
+        files: the texts of "plan" and "towers", by option.
         phase: of the run, "initial" or "caught_up", whose processes these are; empty: the run has no phases.
     """
 
@@ -92,6 +94,7 @@ class ClusterJob:
     gpu: bool = False
     accelerator: str = ""
     servers: int = 0
+    files: Mapping[str, str] = field(default_factory=dict)
     phase: str = ""
 
     def __post_init__(self) -> None:

@@ -24,8 +24,8 @@ from headrace.launchers.role_commands import (
     TOKEN_FILE,
     controller_command,
     controller_port,
+    file_name,
     host_command,
-    options_file,
     phases_command,
     reader_command,
     server_command,
@@ -46,6 +46,8 @@ _PASSING_STATUSES = [LEFT_STATUS, 128 + 15]
 _LASTING_STATUSES = [2, 3, 4]
 #: Failures of processes before a Job fails, and of a Job before its JobSet does. The controller has limits of its own, and holds.
 _MOST_FAILURES, _MOST_RESTARTS = 100, 10
+#: Of a ConfigMap, which takes 1 MiB with its names.
+_MOST_FILES_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +85,15 @@ def gke_manifests(*phases: Placed) -> tuple[Object, ...]:
     """
     placed = [(_literal(job), cluster) for job, cluster in phases]
     job, cluster = placed[0]
-    has_options = any(one.options for one, _ in placed)
+    files = _files(placed)
     return (
         _object("v1", "ServiceAccount", job, cluster, "controller"),
         _object("v1", "ServiceAccount", job, cluster, "workers"),
         _role(placed),
         _role_binding(job, cluster),
-        *((_options(placed),) if has_options else ()),
+        *((_config_map(placed, files),) if files else ()),
         _controller_disk(job, cluster),
-        _controller_jobset(placed, has_options=has_options),
+        _controller_jobset(placed, has_files=bool(files)),
         *(_workers_jobset(*one) for one in placed),
     )
 
@@ -145,9 +147,18 @@ def _role_binding(job: ClusterJob, cluster: Cluster) -> Object:
     )  # fmt: skip
 
 
-def _options(phases: Sequence[Placed]) -> Object:
-    data = {PurePosixPath(options_file(one)).name: one.options for one, _ in phases if one.options}
-    return _object("v1", "ConfigMap", *phases[0], "options", data=data, immutable=True)
+def _files(phases: Sequence[Placed]) -> dict[str, str]:
+    """The files of the controller by name. Raises :class:`InputError` for more than a ConfigMap takes."""
+    texts = [(job, {**({"options": job.options} if job.options else {}), **job.files}) for job, _ in phases]
+    found = {file_name(job, name): text for job, files in texts for name, text in files.items()}
+    if (size := sum(len(one.encode()) for one in found.values())) > _MOST_FILES_BYTES:
+        raise InputError("the options, plans and towers of a job must fit a ConfigMap", where="--config, --plan, --towers",
+                         value=f"{size:,} bytes", allowed=f"{_MOST_FILES_BYTES:,} bytes")  # fmt: skip
+    return found
+
+
+def _config_map(phases: Sequence[Placed], files: Mapping[str, str]) -> Object:
+    return _object("v1", "ConfigMap", *phases[0], "options", data=dict(files), immutable=True)
 
 
 def _controller_disk(job: ClusterJob, cluster: Cluster) -> Object:
@@ -167,7 +178,7 @@ def _training(job: ClusterJob, cluster: Cluster) -> list[str]:
     ]
 
 
-def _controller_jobset(phases: Sequence[Placed], *, has_options: bool) -> Object:
+def _controller_jobset(phases: Sequence[Placed], *, has_files: bool) -> Object:
     job, cluster = phases[0]
     trainings = [_training(*one) for one in phases]
     command = phases_command(trainings) if len(phases) > 1 else trainings[0]
@@ -176,7 +187,7 @@ def _controller_jobset(phases: Sequence[Placed], *, has_options: bool) -> Object
         {"name": "job", "persistentVolumeClaim": {"claimName": f"{job.name}-controller"}},
     ]
     mounts: list[Object] = [_TOKEN_MOUNT, {"name": "job", "mountPath": str(PurePosixPath(JOB_FOLDER).parent)}]
-    if has_options:
+    if has_files:
         volumes.append({"name": "options", "configMap": {"name": f"{job.name}-options"}})
         mounts.append({"name": "options", "mountPath": OPTIONS_FOLDER, "readOnly": True})
     container = _container(

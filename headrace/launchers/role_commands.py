@@ -34,9 +34,9 @@ def controller_port(job: ClusterJob) -> int:
     return CAUGHT_UP_PORT if job.phase == "caught_up" else CONTROLLER_PORT
 
 
-def options_file(job: ClusterJob) -> str:
-    """Where the controller finds the training options of a job, or of its phase."""
-    return f"{OPTIONS_FOLDER}/{job.phase}.json" if job.phase else OPTIONS_FILE
+def file_name(job: ClusterJob, name: str) -> str:
+    """The name of the file with the "options", the "plan" or the "towers" of a job, or of its phase."""
+    return f"{job.phase}_{name}.json" if job.phase else f"{name}.json"
 
 
 def phases_command(trainings: Sequence[Sequence[str]]) -> list[str]:
@@ -46,9 +46,12 @@ def phases_command(trainings: Sequence[Sequence[str]]) -> list[str]:
 
 def controller_command(job: ClusterJob, address: str, servers: Sequence[str] = ()) -> list[str]:
     """The command of the controller, which serves at ``address``; ``servers``: the addresses of parameter servers."""
-    options = ["--config", options_file(job)] if job.options else []
+    names = {**({"config": "options"} if job.options else {}), **{one: one for one in job.files}}
+    files = [
+        word for option, name in names.items() for word in (f"--{option}", f"{OPTIONS_FOLDER}/{file_name(job, name)}")
+    ]
     return [
-        *("headrace", "train", *job.arguments, "--home", job.home, "--run-dir", job.run_dir, *options),
+        *("headrace", "train", *job.arguments, "--home", job.home, "--run-dir", job.run_dir, *files),
         *("--hosts", str(job.hosts), "--readers", str(job.readers), "--job-dir", JOB_FOLDER),
         *("--launcher", "remote", "--listen", address, "--token-file", TOKEN_FILE),
         *(("--servers", ",".join(servers)) if servers else ()),

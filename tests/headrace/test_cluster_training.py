@@ -70,22 +70,7 @@ class Site:
         """The output of ``headrace train``."""
         config = self.folder / "options.json"
         config.write_text(json.dumps(options))
-        command = [
-            sys.executable,
-            "-m",
-            "headrace",
-            "train",
-            "ctr",
-            "--home",
-            self.home,
-            "--config",
-            str(config),
-            *arguments,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECS,
-                              env={**os.environ, "HEADRACE_CATALOG_URL": self.catalog})  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return self.command("train", "ctr", "--home", self.home, "--config", str(config), *arguments)
 
     def land(self, hour: int, rows: int = 100) -> None:
         """Another hour of the log, with its memos."""
@@ -104,10 +89,14 @@ class Site:
             f'model = "ctr"\nversion = 1\nhome = "{self.home}"\nrun-dir = "{self.run}"\nlauncher = "gke"\njob-name = "ctr"\n'
             f'images = "example.com/headrace"\n{phases.format(options=options)}'
         )
-        command = [sys.executable, "-m", "headrace", "train", "--from", str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECS)
+        return list(yaml.safe_load_all(self.command("train", "--from", str(file))))
+
+    def command(self, *arguments: str) -> str:
+        """The output of a command of ``headrace``."""
+        done = subprocess.run([sys.executable, "-m", "headrace", *arguments], capture_output=True, text=True, timeout=PATIENCE_SECS,
+                              env={**os.environ, "HEADRACE_CATALOG_URL": self.catalog})  # fmt: skip
         assert done.returncode == 0, done.stderr
-        return list(yaml.safe_load_all(done.stdout))
+        return done.stdout
 
     def manifests(self, *arguments: str, **given: Any) -> list[dict[str, Any]]:
         """Those of a job of two hosts and a reader."""
@@ -205,6 +194,7 @@ grace-secs = 20
 {options}
 [initial]
 hosts = 2
+plan = "plan.json"
 epoch-secs = 0.01
 options.staleness = 2
 [caught_up]
@@ -216,9 +206,14 @@ options.embedding_learning_rate = 0.01
 
 
 def test_a_run_goes_from_phase_to_phase_in_one_set_of_manifests(tmp_path: Path, gcs_server: GcsServer) -> None:
-    """The controller is killed at the end of initial training, which begins again, and at the switch to the other workers."""
+    """The controller is killed at the end of initial training, which begins again, and at the switch to the other workers.
+
+    Hosts hold the tables by a plan, then a parameter server does.
+    """
     site = Site(tmp_path, gcs_server, hours=6)
     site.memoize()
+    made = ("--config", json.dumps(OPTIONS), "--output", str(tmp_path / "plan.json"))
+    site.command("plan", "make", "ctr", "--topology", "cpu:2", "--home", site.home, *made)
     with (
         kubernetes_server(tmp_path / "account") as server,
         Pods(tmp_path / "pods", site.phased_manifests(PHASED), site.secrets, server, {}) as pods,
@@ -237,6 +232,7 @@ def test_a_run_goes_from_phase_to_phase_in_one_set_of_manifests(tmp_path: Path, 
         pods.signal("controller", signal.SIGKILL)
         history = epochs_committed(site.run)
         assert (options()["batch_rows"], options()["staleness"]) == (64, 2)
+        assert saved_run(newest(site.run)).partition is not None
         site.land(7)
         pods.wait_until(lambda: suspensions("ctr-caught-up") == [False], "the workers of caught-up training begin")
         pods.wait_until(lambda: epochs_committed(site.run) > history, "what has landed is committed")
@@ -251,6 +247,7 @@ def test_a_run_goes_from_phase_to_phase_in_one_set_of_manifests(tmp_path: Path, 
         assert all(one.starts for one in pods.pods), pods.story()
     saved = saved_run(newest(site.run))
     assert saved.counts is not None
+    assert saved.partition is None
     trained = np.concatenate([counts for _, counts in saved.counts.counts()])
     assert (len(trained), set(trained.tolist())) == (800, {1}), "each event is trained once"
     assert [one.phase for one in PhaseLog.read(site.run).runs] == ["initial", "caught_up"]

@@ -13,6 +13,8 @@ import yaml
 
 from headrace.cli.main import run
 from tests.support.kubernetes_schemas import check_object
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+from trainer.planning.plan_document import plan_bytes
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 EXAMPLES = Path(__file__).parents[3] / "examples" / "gke"
@@ -373,8 +375,8 @@ def test_the_manifests_of_a_run_with_phases(tmp_path: Path, capsys: pytest.Captu
     assert role["rules"][0]["resourceNames"] == ["ctr-initial", "ctr-caught-up"]
     assert role["rules"][1]["resources"] == ["workloads"], "one of the phases waits in a queue"
     (options,) = (one for one in documents if one["kind"] == "ConfigMap")
-    assert json.loads(options["data"]["initial.json"]) == {"batch_rows": 8192}
-    assert json.loads(options["data"]["caught_up.json"]) == {"batch_rows": 1024, "staleness": 2}
+    assert json.loads(options["data"]["initial_options.json"]) == {"batch_rows": 8192}
+    assert json.loads(options["data"]["caught_up_options.json"]) == {"batch_rows": 1024, "staleness": 2}
     found = arguments(documents, "controller")
     at = found.index("--", 3)
     initial, caught_up = found[3:at], found[at + 1 :]
@@ -390,6 +392,28 @@ def test_the_manifests_of_a_run_with_phases(tmp_path: Path, capsys: pytest.Captu
     assert ("--follow" in initial, "--follow" in caught_up) == (False, True)
     assert option(caught_up, "--servers").startswith("ctr-caught-up-server-0-0.ctr-caught-up:7413,")
     assert jobset(documents, "ctr-caught-up")["spec"]["suspend"] is True
+
+
+def test_plans_and_towers_are_in_the_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A phase has the plan of its table in the run file, and no file of this machine."""
+    plan = plan_bytes(PartitionPlan(2, (TablePlan("user", 8, 4, (Slice(0, 4, (0, 1)),)),)))
+    (tmp_path / "plan.json").write_bytes(plan)
+    text = PHASES.replace(
+        '[initial]\ntopology = "v5p:2x2x1"\ntpu = "local"', '[initial]\nhosts = 2\nplan = "plan.json"'
+    )
+    documents = list(yaml.safe_load_all(phased(tmp_path, capsys, text=text)))
+    (files,) = (one for one in documents if one["kind"] == "ConfigMap")
+    assert files["data"]["initial_plan.json"].encode() == plan
+    found = arguments(documents, "controller")
+    assert option(found, "--plan") == "/etc/headrace/options/initial_plan.json"
+    assert found.count("--plan") == 1, "the plan is of one phase"
+    alone = list(yaml.safe_load_all(phased(tmp_path, capsys, "--phase", "initial", text=text)))
+    assert option(arguments(alone, "controller"), "--plan") == "/etc/headrace/options/plan.json"
+    many = range(1200)
+    large = PartitionPlan(2, tuple(TablePlan(f"t{k}" * 200, 8, 4, (Slice(0, 4, (0, 1)),)) for k in many))
+    (tmp_path / "plan.json").write_bytes(plan_bytes(large))
+    assert run(["train", "--from", str(tmp_path / "train.toml")]) == 2
+    assert "must fit a ConfigMap" in " ".join(capsys.readouterr().err.split())
 
 
 def test_one_phase_of_a_run_has_manifests_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
