@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,12 +22,30 @@ from headrace.cli.options.runs import (
     named_run,
     run_folder_of,
 )
+from headrace.cli.options.scoring_hosts import (
+    Hosts,
+    HostsToken,
+    Meeting,
+    Rank,
+    Supervisor,
+    scoring_command,
+    scoring_hosts,
+)
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
+from headrace.terminal.units import many
+from trainer.job.launch.role_signals import end_with_supervisor
 from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from trainer.job.scoring.shared_scoring import ScoringChannels
+    from trainer.run.reading.stream import ReadFragment
+    from trainer.run.weights.run_state import RunProgress
+    from trainer.serving.scored_events import ScoredEvents
+    from warehouse.solution.solution import ReadSolution
 
 
 def evaluate(
@@ -39,11 +59,19 @@ def evaluate(
         typer.Option(metavar="COLUMN", help="Also show the figures by the values of a raw column; may be repeated."),
     ] = None,
     most: Annotated[int, typer.Option(help="The values of a column that are shown, those of most events.")] = 20,
+    hosts: Hosts = "",
+    rank: Rank = -1,
+    token_file: HostsToken = "",
     home: Home = "",
     as_json: AsJson = False,
+    meeting: Meeting = "",
+    supervisor: Supervisor = 0,
 ) -> None:
     """Score labelled events with the newest checkpoint of a trained model, and show how good the predictions are."""
     began = time.monotonic()
+    if supervisor:
+        end_with_supervisor(supervisor)
+    together = scoring_hosts(hosts, rank, token_file, meeting)
     from headrace.screens.evaluation import evaluation_screen
     from warehouse.reading.reader import read_labels
     from warehouse.tables.manifests import get_table
@@ -62,16 +90,63 @@ def evaluate(
             table.column(name)  # raises for an unknown one, before anything is scored
         folder = run_folder_of(named.run_dir, named.model, solution.model_version, home)
         import_tensorflow_quietly()
-        from trainer.serving.segmented import evaluate_by
-        from trainer.serving.trained import load_trained
-
-        trained = load_trained(folder, on_skip=lambda reason: say(f"a checkpoint was skipped: {reason}"))
-        read = partial(read_labels, warehouse.storage, solution, columns=list(columns))
+        read = fragment_reader(warehouse, solution)
         with progress_bar(f"scoring {named.model}", "events") as report:
-            found = evaluate_by(
-                trained, solution, fragment_reader(warehouse, solution), columns, read, most=most, progress=report
-            )
-    screen = evaluation_screen(
-        solution, found, PurePath(trained.checkpoint).name, trained.progress, time.monotonic() - began
-    )
+            if together is None:
+                scored = _score_alone(folder, solution, read, report)
+            else:
+                command = partial(
+                    scoring_command, named.model, solution.model_version, folder, start, end, home, together.hosts
+                )
+                with together.channels(command) as channels:
+                    scored = _score_together(folder, solution, read, channels, report)
+        if scored.events is None:
+            assert together is not None
+            say(f"host {together.rank} has scored {many(scored.own_events, 'event')}: host 0 shows the figures")
+            return
+        from trainer.run.progress.identity import in_time_order
+        from trainer.serving.segmented import evaluate_by
+
+        fragments = [one for part in in_time_order(solution) for one in part.fragments]
+        read_columns = partial(read_labels, warehouse.storage, solution, columns=list(columns))
+        found = evaluate_by(scored.events, fragments, columns, read_columns, most=most)
+    screen = evaluation_screen(solution, found, scored.checkpoint, scored.progress, time.monotonic() - began)
     emit(screen, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """The scored events, None where another host has them, and the checkpoint that scored them."""
+
+    events: ScoredEvents | None
+    own_events: int
+    checkpoint: str
+    progress: RunProgress
+
+
+def _score_alone(
+    folder: str, solution: ReadSolution, read: ReadFragment, report: Callable[[int, int], None]
+) -> _Scored:
+    from trainer.serving.scored_events import score_events
+    from trainer.serving.trained import load_trained
+
+    trained = load_trained(folder, on_skip=_tell_skipped)
+    events = score_events(trained, solution, read, progress=report)
+    return _Scored(events, len(events.labels), PurePath(trained.checkpoint).name, trained.progress)
+
+
+def _score_together(
+    folder: str,
+    solution: ReadSolution,
+    read: ReadFragment,
+    channels: ScoringChannels,
+    report: Callable[[int, int], None],
+) -> _Scored:
+    from trainer.job.scoring.shared_scoring import score_together
+
+    found = score_together(folder, solution, read, channels, on_skip=_tell_skipped, progress=report)
+    return _Scored(found.events, found.own_events, found.saved.name, found.saved.progress)
+
+
+def _tell_skipped(reason: str) -> None:
+    say(f"a checkpoint was skipped: {reason}")

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from typer.models import CommandInfo
 
 from headrace.cli.feature_statistics import PROCESS, recorder
-from headrace.cli.held_out_scoring import fragment_reader
+from headrace.cli.held_out_scoring import fragment_reader, score_test
 from headrace.cli.launching import write_launch, write_phases
 from headrace.cli.options.exports import check_exported, finish_export, open_export
 from headrace.cli.options.launchers import REMOTE
 from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.runs import job_folder, run_folder_of
+from headrace.cli.options.scoring_hosts import scoring_command
 from headrace.cli.options.servers import OpenServers, open_servers
 from headrace.cli.options.session import open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
@@ -175,7 +176,27 @@ def train(options: TrainOptions) -> None:
                 )
         exported = finish_export(exporter)
         tested = held_out if report.finished else None
-        scores = _evaluate(warehouse, tested, folder) if tested else None
+        hosts_here = 1 if starts_later or data.table_version else most_hosts
+        scores = (
+            score_test(
+                warehouse,
+                tested,
+                folder,
+                hosts_here,
+                partial(
+                    scoring_command,
+                    options.model,
+                    solution.model_version,
+                    folder,
+                    data.end,
+                    data.test_end,
+                    home,
+                    hosts_here,
+                ),
+            )
+            if tested
+            else None
+        )
         raw = {column: _score_column(warehouse, tested, column) for column in data.baseline or ()} if tested else {}
     screen = _screen(
         solution, held_out, settings, report, hashed, scores, raw, time.monotonic() - began, exported, named_towers,
@@ -403,14 +424,6 @@ def _check_test_labels(warehouse: Warehouse, held_out: ReadSolution) -> None:
     from warehouse.reading.reader import read_labels
 
     check_labels(held_out, partial(read_labels, warehouse.storage, held_out))
-
-
-def _evaluate(warehouse: Warehouse, held_out: ReadSolution, run_dir: str) -> AnyScores:
-    from trainer.serving.trained import load_trained
-
-    import_tensorflow_quietly()
-    with progress_bar("testing", "events") as report:
-        return load_trained(run_dir).evaluate(held_out, fragment_reader(warehouse, held_out), progress=report)
 
 
 def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 
@@ -11,7 +12,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.cli.options.scoring_hosts import scoring_command
+from tests.headrace.conftest import UNTRIED
+from tests.support.processes import PATIENCE_SECS, free_port, start
+from trainer.errors import HostLost
 from trainer.model.metrics import auc, calibration, normalized_entropy
+from transforms.child_process import module_command
 
 TESTED = ("--start", "2026-03-02T02:00")
 
@@ -79,7 +85,63 @@ def test_bad_input_gives_one_error(trained_once):
         (("--most", "0"), 2, "an option must be in its range"),
         (("--run-dir", "none"), 4, "must hold a checkpoint"),
         (("--by", "query", "--start", "soon"), 2, "--start"),
+        (("--hosts", "0"), 2, "--hosts must be in its range"),
+        (("--hosts", "2", "--rank", "1"), 2, "must go with the addresses of hosts"),
+        (("--rank", "1"), 2, "must go with --hosts"),
+        (("--hosts", "127.0.0.1:7000,127.0.0.1:7000", "--rank", "0"), 2, "--hosts must be different addresses"),
+        (("--hosts", "127.0.0.1:7000,127.0.0.1:7001"), 2, "--rank must be the place of this machine"),
+        (("--hosts", "a:7000,b:7000", "--rank", "2"), 2, "--rank must be the place of this machine"),
     ):
         answer = trained_once("evaluate", "first", *options, status=status)
         assert text in answer.err
         assert not answer.out
+
+
+@pytest.mark.slow
+def test_processes_of_this_machine_have_the_figures_of_one(trained_once):
+    options = (*TESTED, "--by", "position", "--by", "user_id", "--json")
+    alone = trained_once("evaluate", "first", *options).json
+    together = trained_once("evaluate", "first", *options, "--hosts", "2").json
+    assert {**together, "secs": 0} == {**alone, "secs": 0}
+
+
+@pytest.mark.slow
+def test_hosts_at_addresses_have_the_figures_of_one(trained_once, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123")
+    hosts = ",".join(f"127.0.0.1:{free_port()}" for _ in range(2))
+    common = ("evaluate", "first", *TESTED, "--hosts", hosts, "--token-file", token)
+    log = tmp_path / "host-1.log"
+    command = module_command("headrace", *map(str, common), "--rank", "1", "--home", str(tmp_path / "home"))
+    other = start(command, log)
+    found = trained_once(*common, "--rank", "0", "--json").json
+    assert other.wait(PATIENCE_SECS) == 0, log.read_text()
+    assert re.search(r"host 1 has scored \d+ events: host 0 shows the figures", log.read_text())
+    assert {**found, "secs": 0} == {**trained_once("evaluate", "first", *TESTED, "--json").json, "secs": 0}
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_early_is_one_error(trained_once, monkeypatch):
+    """What it said last is in the error, and nothing waits for it."""
+
+    def failing(*arguments):
+        return [*scoring_command(*arguments), "--not-an-option"]
+
+    monkeypatch.setattr("headrace.cli.evaluate.scoring_command", failing)
+    answer = trained_once("evaluate", "first", *TESTED, "--hosts", "2", status=HostLost.exit_status)
+    assert "a process that scores must not end before the others" in answer.err
+    assert "status 2" in answer.err
+
+
+@pytest.mark.slow
+def test_a_job_tests_a_large_range_with_as_many_processes_as_hosts(submitted, tmp_path, monkeypatch):
+    config = tmp_path / "options.json"
+    config.write_text(json.dumps(UNTRIED))
+    train = ("train", "first", "--config", config, "--end", "2026-03-02T03:00", "--test-end", "2026-03-02T04:00", "--hosts", "2", "--json")  # fmt: skip
+    few = submitted(*train, "--run-dir", tmp_path / "few").json["test"]
+    monkeypatch.setattr("headrace.cli.held_out_scoring.SHARED_TEST_EVENTS", 0)
+    ranks = []
+    monkeypatch.setattr("headrace.cli.train.scoring_command", lambda *a: ranks.append(a[-2]) or scoring_command(*a))
+    many = submitted(*train, "--run-dir", tmp_path / "many").json["test"]
+    assert ranks == [1]
+    assert many == few

@@ -13,14 +13,11 @@ import pyarrow.compute as pc
 from trainer.evaluation.segments import segment_counts
 from trainer.model.metrics import AnyScores, Scores, TaskScores, TasksScores, sigmoid
 from trainer.model.task_heads import AnyHead
-from trainer.run.reading.columns import DecodedFragment
-from trainer.run.reading.stream import ReadFragment
-from trainer.serving.trained import Trained
+from trainer.serving.scored_events import ScoredEvents
 from transforms.arrays import Array
 from transforms.columns.arrays import one_array
 from transforms.errors import InputError
 from warehouse.solution.parts import SolutionFragment
-from warehouse.solution.solution import ReadSolution
 
 #: Reads raw columns of all stored events of a fragment.
 ReadColumns = Callable[[SolutionFragment], pa.Table]
@@ -84,49 +81,32 @@ class Evaluation:
 
 
 def evaluate_by(
-    trained: Trained,
-    solution: ReadSolution,
-    read: ReadFragment,
+    events: ScoredEvents,
+    fragments: Sequence[SolutionFragment],
     columns: Sequence[str],
     read_columns: ReadColumns,
     *,
     most: int = 20,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-    """Score the labelled events of ``solution``, and divide them by the values of raw columns.
+    """The figures of scored events, also divided by the values of raw columns.
 
     Args:
+        fragments: of the events, in time order.
         columns: their names; none: only the figures of all events.
         read_columns: reads them.
         most: the segments of each column that have figures of their own.
-        progress: called with the events that are scored, and all.
 
-    Raises:
-        RunMismatch: if the solution has other inputs than the model.
-        InputError: for a column of lists.
+    Raises :class:`InputError` for a column of lists.
     """
     values: dict[str, list[pa.Array]] = {name: [] for name in columns}
-
-    def note(fragment: SolutionFragment, decoded: DecodedFragment) -> None:
-        raw = read_columns(fragment)
+    for fragment, positions in zip(fragments, events.positions, strict=True):
+        raw = read_columns(fragment) if columns else {}
         for name in columns:
             column = one_array(raw[name])
-            values[name].append(column if decoded.positions is None else column.take(pa.array(decoded.positions)))
-
-    head = trained.weights.head
-    labels: list[Array] = []
-    logits: list[Array] = []
-    for own, scores in trained.scored(solution, read, progress=progress, note=note if columns else None):
-        labels.append(own.copy())
-        logits.append(scores)
-    known, scored = _joined(head, labels, logits)
-    by = tuple(_segmented(head, name, parts, known, scored, most) for name, parts in values.items())
-    return Evaluation(_figures(head, known, scored), by)
-
-
-def _joined(head: AnyHead, labels: Sequence[Array], logits: Sequence[Array]) -> tuple[Array, Array]:
-    none = np.zeros((0, head.width) if head.width > 1 else 0)
-    return np.concatenate([np.zeros(head.label_shape(0), np.float32), *labels]), np.concatenate([none, *logits])
+            values[name].append(column if positions is None else column.take(pa.array(positions)))
+    head, labels, logits = events.head, events.labels, events.logits
+    by = tuple(_segmented(head, name, parts, labels, logits, most) for name, parts in values.items())
+    return Evaluation(_figures(head, labels, logits), by)
 
 
 def _figures(head: AnyHead, labels: Array, logits: Array) -> Figures:

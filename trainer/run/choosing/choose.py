@@ -24,8 +24,10 @@ from trainer.run.choosing.candidates import Candidate, candidates_of, most_passe
 from trainer.run.choosing.rules import Choices, DataFacts, chosen_by_rule
 from trainer.run.choosing.selection import Difference, Trial, difference, gentle_of, is_better_than_base, simplest_of
 from trainer.run.choosing.slices import read_sample, time_slices
+from trainer.run.choosing.staleness_choice import MOST_CHOSEN, choose_staleness, measure_lateness, staleness_bound
 from trainer.run.choosing.trial import Tell, TrialData, TrialModels, try_candidates
 from trainer.run.progress.identity import with_neutral_options
+from trainer.run.reading.batches import make_batches
 from trainer.run.reading.columns import DecodedFragment
 from trainer.run.reading.stream import ReadFragment
 from trainer.run.weights.saved_run import read_newest_run
@@ -48,9 +50,9 @@ def choose_config(
 
     ``before_trial``: called before models are built to be compared, such as to import TensorFlow; ``hosts``: the most hosts of the job that trains;
     ``slice_has_tables``: its tables are in a TPU slice, which lacks some options of tables.
-    An option that is None or "auto" counts as not given. Raises :class:`ConfigError` for options out of range, and the errors of reading a fragment.
+    An option that is None or "auto" counts as not given, and a staleness that is "auto" or a bound is chosen by the ids. Raises :class:`ConfigError` for options out of range, and the errors of reading a fragment.
     """
-    asked = _asked(given)
+    asked, bound = _asked(given), staleness_bound(given.get("staleness"))
     plain = TrainConfig.from_document(asked, run_dir=run_dir)
     if plain.has_own_code:
         before_trial()  # its module imports TensorFlow
@@ -75,7 +77,22 @@ def choose_config(
         facts, sample, asked, ruled, layout, head, tell or _ignore, before_trial, hosts, slice_has_tables
     )
     reasons = {**by_rule.reasons, **by_trial.reasons}
-    return dataclasses.replace(ruled, **by_trial.options, chosen=dict(sorted(reasons.items())))
+    config = dataclasses.replace(ruled, **by_trial.options)
+    if bound is not None:
+        most = 1 if slice_has_tables else MOST_CHOSEN
+        staleness, reasons["staleness"] = _staleness(config, sample, layout, hosts, bound, most)
+        config = dataclasses.replace(config, staleness=staleness)
+    return dataclasses.replace(config, chosen=dict(sorted(reasons.items())))
+
+
+def _staleness(
+    config: TrainConfig, sample: Sequence[DecodedFragment], layout: InputLayout, hosts: int, bound: float, most: int
+) -> tuple[int, str]:
+    """The staleness by the ids of the sample, in batches of the run's steps, and the reason."""
+    if not layout.features:
+        return 0, "no input has ids: there are no rows to look up"
+    batches = [one.ids for one in make_batches(sample, layout, batch_rows=config.rows_of_step(hosts))]
+    return choose_staleness(measure_lateness([one.table.name for one in layout.features], batches, most), bound, most)
 
 
 def _continued(recorded: Mapping[str, Any], asked: Mapping[str, Any], run_dir: str, tell: Tell) -> TrainConfig:
@@ -100,7 +117,10 @@ def options_before_choices(given: Mapping[str, Any], *, run_dir: str) -> TrainCo
 def _asked(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are given."""
     own = ("hot_rows",)  # what it says is no choice by a trial
-    return {name: value for name, value in given.items() if value is not None and (value != "auto" or name in own)}
+    asked = {name: value for name, value in given.items() if value is not None and (value != "auto" or name in own)}
+    if staleness_bound(asked.get("staleness")) is not None:
+        del asked["staleness"]
+    return asked
 
 
 def _ignore(message: str) -> None:

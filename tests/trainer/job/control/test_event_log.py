@@ -11,10 +11,32 @@ from pathlib import Path
 import pytest
 
 from tests.support.examples import scaled
+from tests.trainer.job.control.test_messages import ERROR, EVENTS
 from trainer.errors import DamagedLog, EventNotLogged, LeaseLost, RunMismatch
 from trainer.job.control.event_log import FORMAT, EarlierLog, Entry, EventLog, LogOwner, look_at_log, read_log
-from trainer.scheduling.events import DataChanged, DataRange, Joined, Role, RoleKind, Tick
-from trainer.scheduling.job import Job, JobSettings
+from trainer.scheduling.events import (
+    EVENT_TYPES,
+    DataChanged,
+    DataRange,
+    Deadline,
+    EpochDue,
+    Heartbeat,
+    Joined,
+    Lost,
+    Notice,
+    PlanFailed,
+    Published,
+    Recovered,
+    Released,
+    Resume,
+    Role,
+    RoleKind,
+    StopAsked,
+    Tick,
+)
+from trainer.scheduling.job import Job, JobSettings, Member, PendingCommit, PhaseSettings
+from trainer.scheduling.orders import Commit
+from trainer.scheduling.transitions import JobState
 
 OWNER = LogOwner("job-1", "1.0", 3)
 FIRST = Job(JobSettings(hosts=2), attempt=4)
@@ -293,3 +315,73 @@ def test_what_is_known_of_a_log_of_another_release(tmp_path):
         path.write_bytes(damaged[: draw.randrange(len(damaged) + 1)])
         found = look_at_log(path, job="job-1", release="2.0")
         assert found is None or (found.attempt < 10**9 and found.lease >= 0)
+
+
+#: Of a job of a release that is kept, in every kind of state that a log may begin with or add.
+GOLDEN = Path(__file__).parent / "goldens" / "events.log"
+READER = Role(RoleKind.READER, "r0")
+SERVER = Role(RoleKind.SERVER, "s0")
+KEPT_OWNER = LogOwner("job-1", "0.1.0", 2)
+KEPT_JOB = Job(
+    JobSettings(
+        release="0.1.0", hosts=2, least_hosts=1, behind_units=64, caught_up=PhaseSettings(epoch_secs=60.0, hosts=1)
+    ),
+    JobState.TRAINING,
+    clock_secs=5.5,
+    now_secs=5.0,
+    members={ROLE: Member(7, 4.5), READER: Member(1, 4.0, is_leaving=True)},
+    incarnations={ROLE: 7, READER: 1},
+    commit=Commit(2, 3, 20),
+    pending=PendingCommit(Commit(3, 4, 30), ("h0",), {"h0": 7}, {"h0": "part"}),
+    attempt=4,
+    epoch=3,
+    first_unit=20,
+    stop_unit=30,
+    hosts=("h0",),
+    unused_servers=("s1",),
+    continues=3,
+    positions={"h0": 22},
+    drained=frozenset({"h0"}),
+    data=DataRange("plan", 40, (10, 20, 30, 40)),
+    notices={ROLE: 30.0, None: 60.0},
+    away=frozenset({SERVER}),
+)
+KEPT_EVENTS = (
+    *EVENTS,
+    Tick(1.0),
+    Recovered(1.0),
+    Heartbeat(1.0, ROLE, 7),
+    Published(1.0, 4),
+    Notice(1.0, 30.0, ROLE),
+    DataChanged(1.0, DataRange("plan", 40, (10, 40), is_last=False)),
+    PlanFailed(1.0, ERROR),
+    Released(1.0),
+    StopAsked(1.0, now=True),
+    Lost(1.0, SERVER),
+    EpochDue(1.0),
+    Deadline(1.0),
+    Resume(1.0),
+)
+
+
+def test_the_log_of_a_controller_is_the_one_that_is_kept(tmp_path):
+    """Byte for byte while it has this format: a controller of this release goes on from one that an earlier build wrote.
+
+    A change of these bytes needs another ``FORMAT``; ``HEADRACE_WRITE_GOLDENS=1`` writes them.
+    """
+    assert {type(one) for one in KEPT_EVENTS} == set(EVENT_TYPES.values()), "the kept log must have each kind of event"
+    log = EventLog(tmp_path / "log", KEPT_OWNER, KEPT_JOB)
+    log.append([Entry(one, 6.0, 5.5, {READER: 5.25}) for one in KEPT_EVENTS], KEPT_JOB)
+    log.close()
+    written = (tmp_path / "log").read_bytes()
+    if os.environ.get("HEADRACE_WRITE_GOLDENS"):
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_bytes(written)
+    assert written == GOLDEN.read_bytes()
+    start, found = read(GOLDEN, release="0.1.0")
+    assert (start.owner, start.job) == (KEPT_OWNER, KEPT_JOB)
+    assert [one.event for one in found] == list(KEPT_EVENTS)
+
+
+def test_a_kept_log_says_to_a_later_release_where_attempts_go_on():
+    assert look_at_log(GOLDEN, job="job-1", release="0.2.0") == EarlierLog("0.1.0", 2, 4)

@@ -1,0 +1,101 @@
+"""Choose the staleness of a run by how late updates would be for the rows of its data. Pure.
+
+Persia (Lian et al., KDD 2022, arXiv:2111.05897, section 4) bounds the loss of asynchrony by the staleness times how often an id occurs. The most
+frequent row says little on logs where one is in every batch (a country, a weekday), so what is bounded here is a mean over all looked-up ids: the
+updates of its own row that an id misses, which is what :class:`~trainer.run.weights.row_delay.RowDelay` then measures in training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainer.errors import ConfigError
+from trainer.tables.batches import IdBatch
+from transforms.arrays import Array
+
+#: The bound of ``"staleness": "auto"``: `benchmarks/staleness.py --quality` shows what it costs, and what more of it does.
+DEFAULT_BOUND = 1.0
+#: More steps overlap hardly more work (`benchmarks/stale_hosts.py`), and each holds two batches in memory.
+MOST_CHOSEN = 8
+#: The newest batches whose lookups are measured.
+_MEASURED = 8
+_NAME = "missed_row_updates"
+
+
+def staleness_bound(given: object) -> float | None:
+    """The bound of an option ``staleness`` that is to be chosen; None for a number, which is used as it is.
+
+    Raises :class:`ConfigError` for an object that is no bound.
+    """
+    if given == "auto":
+        return DEFAULT_BOUND
+    if not isinstance(given, Mapping):
+        return None
+    bound: Any = given.get(_NAME)
+    if given.keys() != {_NAME} or type(bound) not in (int, float) or not 0 <= bound < math.inf:
+        raise ConfigError("staleness must be a number of steps, or a bound by which it is chosen", where="staleness", value=dict(given),
+                          allowed=f'0 to 64, "auto" or {{"{_NAME}": a number >= 0}}')  # fmt: skip
+    return float(bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How late updates would be for the rows of some batches.
+
+    Attributes:
+        missed: by staleness, from 0 on: the updates of its own row that a looked-up id would miss, the mean over all ids.
+        most_frequent: the share of the batches that have the most frequent row.
+    """
+
+    missed: tuple[float, ...]
+    most_frequent: float
+
+
+def measure_lateness(tables: Sequence[str], batches: Sequence[IdBatch], most: int) -> Lateness:
+    """The lateness of the newest of consecutive ``batches``, up to a staleness of ``most`` or of as many as are before them.
+
+    ``tables``: the table of each feature; features that share one share its rows.
+    """
+    measured = min(_MEASURED, max(len(batches) - most, 1))
+    longest = max(min(most, len(batches) - measured), 0)
+    window = batches[len(batches) - measured - longest :]
+    ids, missed, frequent = 0, np.zeros(longest + 1), 0
+    for table in dict.fromkeys(tables):
+        features = [f for f, one in enumerate(tables) if one == table]
+        all_ids = [_ids_of(one, features) for one in window]
+        rows = [np.unique(one) for one in all_ids]
+        for n in range(longest, len(window)):
+            ids += len(all_ids[n])
+            missed[1:] += [_among(all_ids[n], rows[n - lag]) for lag in range(1, longest + 1)]
+        _, counts = np.unique(np.concatenate(rows), return_counts=True)
+        frequent = max(frequent, int(counts.max(initial=0)))
+    return Lateness(tuple((np.cumsum(missed) / max(ids, 1)).tolist()), frequent / max(len(window), 1))
+
+
+def choose_staleness(lateness: Lateness, bound: float, most: int) -> tuple[int, str]:
+    """The largest staleness, up to ``most``, whose missed updates are at most ``bound``, and the reason."""
+    chosen = max(number for number, missed in enumerate(lateness.missed) if missed <= bound)
+    found = f"an id misses {lateness.missed[chosen]:.2f} updates of its own row on average, of at most {bound:g}"
+    if chosen + 1 < len(lateness.missed):
+        found += f" ({lateness.missed[chosen + 1]:.2f} with {chosen + 1})"
+    elif chosen < most:
+        found += ", and the sample has no more batches"
+    return chosen, f"{found}; the most frequent row is in {lateness.most_frequent:.0%} of the batches"
+
+
+def _ids_of(batch: IdBatch, features: Sequence[int]) -> Array:
+    return np.concatenate([batch.ids[int(batch.offsets[f, 0]) : int(batch.offsets[f, -1])] for f in features])
+
+
+def _among(ids: Array, rows: Array) -> int:
+    """How many of ``ids`` are among ``rows``, which ascend."""
+    if not len(rows):
+        return 0
+    places = np.minimum(np.searchsorted(rows, ids), len(rows) - 1)
+    found: Any = (rows[places] == ids).sum()
+    return int(found)
