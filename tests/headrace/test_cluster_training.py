@@ -190,6 +190,7 @@ follow = true
 readers = 1
 poll-secs = 0.3
 grace-secs = 20
+catch-up-secs = 0.001
 [options]
 {options}
 [initial]
@@ -225,9 +226,10 @@ def test_a_run_goes_from_phase_to_phase_in_one_set_of_manifests(tmp_path: Path, 
         def options() -> dict[str, Any]:
             return dict(newest(site.run).document["identity"]["config"])
 
+        pods.wait_until(lambda: epochs_committed(site.run) > 0, "initial training has begun")
+        site.land(6)
         pods.wait_until(lambda: suspensions("ctr-initial") == [False, True], "initial training has ended")
         pods.signal("controller", signal.SIGKILL)
-        site.land(6)
         pods.wait_until(lambda: PhaseLog.read(site.run).is_caught_up, "initial training has caught up")
         pods.signal("controller", signal.SIGKILL)
         history = epochs_committed(site.run)
@@ -250,7 +252,8 @@ def test_a_run_goes_from_phase_to_phase_in_one_set_of_manifests(tmp_path: Path, 
     assert saved.partition is None
     trained = np.concatenate([counts for _, counts in saved.counts.counts()])
     assert (len(trained), set(trained.tolist())) == (800, {1}), "each event is trained once"
-    assert [one.phase for one in PhaseLog.read(site.run).runs] == ["initial", "caught_up"]
+    *before, last = (one.phase for one in PhaseLog.read(site.run).runs)
+    assert (set(before), last) == ({"initial"}, "caught_up")
 
 
 def test_a_hold_suspends_all_but_the_controller_until_it_is_released(tmp_path: Path, gcs_server: GcsServer) -> None:
