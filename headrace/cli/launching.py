@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.options.launchers import GKE, OF_LAUNCHERS, TPU_VM, option_name
+from headrace.cli.options.files import read_file
+from headrace.cli.options.launchers import GKE, OF_LAUNCHERS, TPU_VM, ClusterOptions, option_name
 from headrace.cli.options.option_groups import command_line, values_of_group
+from headrace.cli.options.servers import check_server_plan
 from headrace.cli.options.session import home_text
 from headrace.cli.options.tpus import TpuOptions, check_slice_of
+from headrace.cli.options.training import read_options
+from headrace.cli.train_options.hosts import HostOptions
 from headrace.cli.train_options.training import TrainOptions
 from headrace.terminal.output import write_output
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.launchers.cluster_job import ClusterJob
+    from headrace.launchers.manifests import Cluster
     from trainer.options.topology import Topology
 
 #: Parameters that the launcher gives to the roles in another way, or that end with it.
@@ -28,6 +34,7 @@ _NOT_PASSED = frozenset(
         "config",
         "from_file",
         "save_as",
+        "phase",
         "hosts",
         "readers",
         "servers",
@@ -35,13 +42,17 @@ _NOT_PASSED = frozenset(
         "device",
         "notice_metadata",
         "supervisor",
+        "plan",
+        "towers",
         *OF_LAUNCHERS,
     }
 )
 #: The metadata server of a virtual machine. A pod gets SIGTERM in any case.
 _METADATA = "http://metadata.google.internal"
 #: Parameters that name a place of one machine.
-_OF_ONE_MACHINE = ("job_dir", "notice_file", "notice_http", "plan", "towers", "export")
+_OF_ONE_MACHINE = ("job_dir", "notice_file", "notice_http", "export")
+#: Parameters that name a file, which the manifests of a cluster hold.
+_FILES = ("plan", "towers")
 
 
 def write_launch(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOptions | None) -> None:
@@ -54,18 +65,39 @@ def write_launch(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
 
     Raises :class:`InputError`.
     """
-    from headrace.launchers.manifests import Cluster, gke_manifests, to_yaml
+    from headrace.launchers.manifests import gke_manifests, to_yaml
     from headrace.launchers.tpu_vm import TpuVm, tpu_vm_script
 
     job, cluster = _cluster_job(options, training, tpus), options.cluster
     if cluster.launcher == GKE:
-        text = to_yaml(gke_manifests(job, Cluster(cluster.namespace or "default", cluster.queue, cluster.priority)))
+        _write(to_yaml(gke_manifests((job, _cluster(cluster)))), cluster.output)
     else:
-        text = tpu_vm_script(job, TpuVm(cluster.zone, cluster.project))
-    if cluster.output in ("", "-"):
+        _write(tpu_vm_script(job, TpuVm(cluster.zone, cluster.project)), cluster.output)
+
+
+def write_phases(phases: Mapping[str, TrainOptions]) -> None:
+    """Write the manifests of a run with phases. Raises :class:`InputError`."""
+    from headrace.launchers.manifests import gke_manifests, to_yaml
+
+    placed = []
+    for phase, options in phases.items():
+        training = read_options(options.run.config)
+        job = replace(_cluster_job(options, training, options.tpus_of(training)), phase=phase)
+        placed.append((job, _cluster(options.cluster)))
+    _write(to_yaml(gke_manifests(*placed)), options.cluster.output)
+
+
+def _cluster(options: ClusterOptions) -> Cluster:
+    from headrace.launchers.manifests import Cluster
+
+    return Cluster(options.namespace or "default", options.queue, options.priority)
+
+
+def _write(text: str, output: str) -> None:
+    if output in ("", "-"):
         sys.stdout.write(text)
     else:
-        write_output(cluster.output, text, option="--output")
+        write_output(output, text, option="--output")
 
 
 def _slice_of(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOptions | None) -> Topology | None:
@@ -90,7 +122,7 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
     from headrace.launchers.cluster_job import ClusterJob, Images, check_hosts
 
     values, cluster, hosts = values_of_group(options), options.cluster, options.hosts
-    for name in _OF_ONE_MACHINE:
+    for name in (*_OF_ONE_MACHINE, *(_FILES if cluster.launcher == TPU_VM else ())):
         if values[name]:
             raise InputError("this option needs a job on one machine", where=option_name(name), value=values[name],
                              next_step="leave it out: SIGTERM, and headrace preempt in the controller's container, give notices")  # fmt: skip
@@ -101,7 +133,7 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
     if topology is not None:
         check_hosts(hosts.hosts, topology)
     count = (hosts.hosts or 1) if topology is None else topology.hosts
-    hosts.as_job(count)
+    files = _placement_files(options, hosts.as_job(count), tpus)
     return ClusterJob(
         name=cluster.job_name or "headrace",
         topology=topology,
@@ -119,4 +151,18 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         gpu=options.device.has_gpu,
         accelerator=cluster.accelerator,
         servers=int(options.servers.servers or 0),
+        files=files,
     )
+
+
+def _placement_files(options: TrainOptions, job: HostOptions | None, tpus: TpuOptions | None) -> dict[str, str]:
+    """The texts of the files that say where tables are, by option, checked as far as they can be without the model."""
+    from headrace.cli.planned_training import plan_of_training, towers_of_training
+
+    given = {"plan": options.hosts.plan, "towers": options.hosts.towers}
+    servers = int(options.servers.servers or 0)
+    plan = plan_of_training(given["plan"], None if servers else job, tpus)
+    if plan is not None and servers:
+        check_server_plan(plan, servers)
+    towers_of_training(given["towers"], job)
+    return {name: read_file(file, f"--{name}").decode() for name, file in given.items() if file}

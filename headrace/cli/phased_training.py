@@ -13,13 +13,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headrace.cli.options.runs import job_folder, run_folder_of
+from headrace.cli.options.runs import run_folder_of
 from headrace.cli.options.session import open_warehouse, run_location
+from headrace.cli.remote_workers import workers_of
 from headrace.cli.train_options.arguments import arguments_without_file
 from headrace.cli.train_options.training import TrainOptions
 from headrace.screens.phases import PhasesScreen
@@ -27,19 +29,19 @@ from headrace.terminal.output import emit, say
 from trainer.job.launch.phase_log import PHASES, PhaseLog, PhaseRun
 from transforms.child_process import child_environment, module_command
 
-#: What a training that was asked to stop may take to commit, before its processes are killed.
-_STOP_SECS = 120.0
+#: Between two looks at the machines of the phases that do not train.
+_LOOK_SECS = 1.0
 
 
 def train_phases(phases: Mapping[str, TrainOptions]) -> None:
     """Train the initial phase until it has caught up, then the caught-up one. Exits with the status of a training that ends otherwise."""
     initial, caught_up = (phases[one] for one in PHASES)
-    run = caught_up.run
-    folder = _job_folder(caught_up)
+    run, idle = caught_up.run, _IdleWorkers(phases)
+    folder = _run_folder(caught_up)
     log = PhaseLog.read(folder)
     with _stops() as stop:
         while not log.is_caught_up and not stop.is_asked:
-            log, status, found = _train(PHASES[0], initial, log, folder, stop)
+            log, status, found = _train(PHASES[0], initial, log, folder, stop, idle)
             if status or stop.is_asked:
                 return _end(log, status, [found], as_json=run.as_json)
             if log.runs[-1].has_caught_up(run.catch_up_secs):
@@ -48,7 +50,7 @@ def train_phases(phases: Mapping[str, TrainOptions]) -> None:
                 say(f"caught up: the last initial training took {log.runs[-1].secs:.0f} s")
         if stop.is_asked:
             return _end(log, 130, [], as_json=run.as_json)
-        log, status, found = _train(PHASES[1], caught_up, log, folder, stop)
+        log, status, found = _train(PHASES[1], caught_up, log, folder, stop, idle)
     return _end(log, status, [found], as_json=run.as_json)
 
 
@@ -78,20 +80,33 @@ def _stops() -> Iterator[_Stop]:
             signal.signal(one, handler)
 
 
-def _job_folder(options: TrainOptions) -> Path:
-    """The folder of the job's files, which is that of the run unless it is in a bucket."""
+class _IdleWorkers:
+    """The machines of the phases that do not train, of a run on a cluster: a process that was killed may have left them running."""
+
+    def __init__(self, phases: Mapping[str, TrainOptions]) -> None:
+        self._workers = {name: workers_of(one.cluster) for name, one in phases.items() if one.cluster.jobset}
+
+    def keep_suspended(self, phase: str) -> None:
+        """Suspend the JobSets of all phases but this one; call it often."""
+        for name, workers in self._workers.items():
+            if name != phase:
+                workers.keep_suspended()
+
+
+def _run_folder(options: TrainOptions) -> str:
+    """The folder of the run, or its location in a bucket."""
     run, data = options.run, options.data
     if run.run_dir:
-        return job_folder(run_location(run.run_dir), run.home, run.job_dir)
+        return run_location(run.run_dir)
     from warehouse.models.models import get_model
 
     with open_warehouse(run.home) as warehouse, warehouse.catalog.read() as connection:
         version = get_model(connection, options.model, data.version or None).version
-    return job_folder(run_folder_of("", options.model, version, run.home), run.home, run.job_dir)
+    return run_folder_of("", options.model, version, run.home)
 
 
 def _train(
-    phase: str, options: TrainOptions, log: PhaseLog, folder: Path, stop: _Stop
+    phase: str, options: TrainOptions, log: PhaseLog, folder: str, stop: _Stop, idle: _IdleWorkers
 ) -> tuple[PhaseLog, int, dict[str, Any]]:
     """One training of a phase: the log with it, the exit status, and what it printed as JSON."""
     say(f"{phase.replace('_', '-')} training")
@@ -104,7 +119,7 @@ def _train(
         # A session of its own, so that Ctrl-C reaches it once: from this process.
         output = subprocess.DEVNULL if options.run.as_json else None
         stop.child = subprocess.Popen(command, env=child_environment(), start_new_session=True, stdout=output)
-        status = stop.child.wait()
+        status = _wait(stop.child, partial(idle.keep_suspended, phase))
         found = json.loads(record.read_bytes()) if record.exists() else {}
     if found:
         hosts = max(1, len(found.get("steps_by_host") or ()), options.hosts.hosts)
@@ -113,6 +128,14 @@ def _train(
         )
         log.write(folder)
     return log, status if status >= 0 else 128 - status, found
+
+
+def _wait(child: subprocess.Popen[bytes], look: Callable[[], None]) -> int:
+    """The status of a process when it ends; ``look`` is called meanwhile."""
+    while True:
+        look()
+        with suppress(subprocess.TimeoutExpired):
+            return child.wait(_LOOK_SECS)
 
 
 def _servers(options: TrainOptions) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.cli.options.launchers import REMOTE
+from headrace.cli.options.launchers import REMOTE, ClusterOptions
 from headrace.cli.options.session import cluster_address
 from headrace.cli.options.tokens import read_token_file
 from headrace.cli.train_options.training import TrainOptions
@@ -32,11 +32,13 @@ class RemoteWorkers:
         listen: where the controller serves them.
         token: of the job, which they have.
         workers: for the job's supervisor.
+        is_repeated: whether they come back after a job, for another one.
     """
 
     listen: Address
     token: str
     workers: ClusterWorkers
+    is_repeated: bool = False
 
 
 @contextmanager
@@ -56,9 +58,6 @@ def open_remote_workers(options: TrainOptions) -> Iterator[RemoteWorkers | None]
 
 
 def _remote_workers(options: TrainOptions) -> RemoteWorkers:
-    from trainer.job.launch.cluster.cluster_workers import ClusterWorkers
-    from trainer.job.launch.cluster.kubernetes_api import KubernetesApi
-    from trainer.job.launch.cluster.suspension import JobSetName, Suspension
     from trainer.wire.flight.addresses import Address
     from warehouse.storage.locations import is_gcs
 
@@ -75,11 +74,21 @@ def _remote_workers(options: TrainOptions) -> RemoteWorkers:
     if not listen.port:
         raise InputError("the port of a controller on several machines must be fixed", where="--listen", value=cluster.listen,
                          allowed="such as 10.0.0.2:7410")  # fmt: skip
+    token, is_repeated = read_token_file(cluster.token_file), cluster.keep_jobset
+    return RemoteWorkers(listen, token, workers_of(cluster), is_repeated)
+
+
+def workers_of(cluster: ClusterOptions) -> ClusterWorkers:
+    """The readers and hosts of a controller, which suspends the JobSet of ``--jobset``. Raises :class:`InputError`."""
+    from trainer.job.launch.cluster.cluster_workers import ClusterWorkers
+    from trainer.job.launch.cluster.kubernetes_api import KubernetesApi
+    from trainer.job.launch.cluster.suspension import JobSetName, Suspension
+
     suspension = None
     if cluster.jobset:
         place, account = JobSetName.parse(cluster.jobset), Path(cluster.service_account or SERVICE_ACCOUNT_FOLDER)
         suspension = Suspension(KubernetesApi.of_service_account(cluster_address(), account), place)
-    return RemoteWorkers(listen, read_token_file(cluster.token_file), ClusterWorkers(suspension, say))
+    return ClusterWorkers(suspension, say, is_kept=cluster.keep_jobset)
 
 
 @contextmanager

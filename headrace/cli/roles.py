@@ -67,6 +67,13 @@ TokenFile = Annotated[
         show_default=False,
     ),
 ]
+OverStatus = Annotated[
+    int,
+    typer.Option(
+        "--over-status",
+        help="The exit status after the end of its job: 75 where another job will want the process.",
+    ),
+]
 SlowDiskFile = Annotated[str, typer.Option("--slow-disk", hidden=True, help="A file of headrace chaos with a delay.")]
 
 
@@ -122,12 +129,12 @@ def _role(files: JobFiles, name: str, address: Address, advertised: str, control
     )
 
 
-def _end(is_over: bool) -> None:
-    """End with the status that has a cluster start the role again, unless its job is over."""
+def _end(is_over: bool, over_status: int) -> None:
+    """End with the status that has a cluster start the role again, or if its job is over with ``over_status``."""
     from trainer.job.launch.role_signals import LEFT_STATUS
 
-    if not is_over:
-        raise typer.Exit(LEFT_STATUS)
+    if status := over_status if is_over else LEFT_STATUS:
+        raise typer.Exit(status)
 
 
 def _slow(file: str) -> Callable[[], None]:
@@ -154,6 +161,7 @@ def reader(
     advertised: Advertised = "",
     controller: Controller = "",
     token_file: TokenFile = "",
+    over_status: OverStatus = 0,
     slow_disk: SlowDiskFile = "",
     supervisor: Supervised = 0,
 ) -> None:
@@ -171,7 +179,7 @@ def reader(
         read = read_by_solution(Storage(home), partial(_record_damage, home))
         return _slowed(read, slow_disk) if slow_disk else read
 
-    _end(run_reader(options, open_read, on_signals=on_termination))
+    _end(run_reader(options, open_read, on_signals=on_termination), over_status)
 
 
 def _record_damage(home: str, memo: str, path: str, error: MemoDamaged) -> None:
@@ -198,6 +206,7 @@ def host(
     notice_metadata: Annotated[
         str, typer.Option(help="Take preemption notices of this machine from this metadata server.")
     ] = "",
+    over_status: OverStatus = 0,
     *,
     tpu: TpuOptions,
     device: DeviceOptions,
@@ -223,4 +232,20 @@ def host(
         notice_sources=[MetadataNotice(notice_metadata, grace_secs=grace_secs)] if notice_metadata else (),
         connect=None if tpus is None else tpus.connect,
     )
-    _end(is_over)
+    _end(is_over, over_status)
+
+
+@app.command("phases")
+def phases(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="-- train ARGS… -- train ARGS…", help="The controllers of initial and of caught-up training."
+        ),
+    ],
+) -> None:
+    """Train the phases of a run one after another, as the controller of each."""
+    from headrace.cli.phased_training import train_phases
+    from headrace.cli.train_options.arguments import controllers_of_phases
+
+    train_phases(controllers_of_phases(arguments))

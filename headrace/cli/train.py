@@ -13,7 +13,7 @@ from typer.models import CommandInfo
 
 from headrace.cli.feature_statistics import PROCESS, recorder
 from headrace.cli.held_out_scoring import fragment_reader, score_test
-from headrace.cli.launching import write_launch
+from headrace.cli.launching import write_launch, write_phases
 from headrace.cli.options.exports import check_exported, finish_export, open_export
 from headrace.cli.options.launchers import REMOTE
 from headrace.cli.options.option_groups import grouped
@@ -215,9 +215,12 @@ class _Train(TrainCommand):
         with keys_in_errors(ctx):
             if not has_phases(ctx):
                 return super().invoke(ctx)
+            phases = phases_of(ctx)
+            if all(one.cluster.is_written for one in phases.values()):
+                return write_phases(phases)
             from headrace.cli.phased_training import train_phases
 
-            return train_phases(phases_of(ctx))
+            return train_phases(phases)
 
 
 #: The command, whose help has panels.

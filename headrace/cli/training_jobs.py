@@ -112,7 +112,9 @@ def train_job(
     )
     began, status = time.monotonic(), None
     while job.is_left and (status is None or status.state is JobState.DONE):
-        if status is not None and remote is not None:  # the readers and hosts of this job have ended
+        if (
+            status is not None and remote is not None and not remote.is_repeated
+        ):  # the readers and hosts of this job have ended
             say("an earlier plan is trained: launch the job again to train what has come since")
             break
         status = job.run()

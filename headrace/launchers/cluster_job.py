@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from trainer.options.topology import Topology
 from transforms.errors import InputError
 from warehouse.storage.locations import is_gcs, parse_gcs
 
-#: Kubernetes allows 63 characters in the longest name that it makes of a job's: ``NAME-workers-reader-0-9999``.
-_MOST_NAME = 40
+#: Kubernetes allows 63 characters in the longest name that it makes of a job's: ``NAME-workers-reader-0-9999``, or with phases
+#: ``NAME-caught-up-reader-0-9999``.
+_MOST_NAME, _MOST_PHASED_NAME = 40, 38
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?\Z", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", re.ASCII)
 _REPOSITORY = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*\Z", re.ASCII)
@@ -72,6 +74,8 @@ class ClusterJob:
         gpu: hosts have a GPU each.
         accelerator: the kind of these GPUs, the label ``cloud.google.com/gke-accelerator`` of their nodes; empty: any.
         servers: the number of parameter servers; 0: hosts hold the tables.
+        files: the texts of "plan" and "towers", by option.
+        phase: of the run, "initial" or "caught_up", whose processes these are; empty: the run has no phases.
     """
 
     name: str
@@ -90,9 +94,11 @@ class ClusterJob:
     gpu: bool = False
     accelerator: str = ""
     servers: int = 0
+    files: Mapping[str, str] = field(default_factory=dict)
+    phase: str = ""
 
     def __post_init__(self) -> None:
-        check_name("--job-name", self.name, most=_MOST_NAME)
+        check_name("--job-name", self.name, most=_MOST_PHASED_NAME if self.phase else _MOST_NAME)
         if not 1 <= self.readers <= _MOST_READERS:
             raise InputError("a job on other machines must have a fixed number of readers", where="--readers",
                              value=self.readers, allowed=f"1 to {_MOST_READERS:,}")  # fmt: skip
@@ -116,6 +122,16 @@ class ClusterJob:
         if len(self.options.encode()) > _MOST_OPTIONS_BYTES:
             raise InputError("training options must be short", where="--config", value=f"{len(self.options):,} characters",
                              allowed=f"{_MOST_OPTIONS_BYTES:,} bytes")  # fmt: skip
+
+    @property
+    def workers(self) -> str:
+        """The name of the JobSet of hosts, readers and parameter servers."""
+        return f"{self.name}-{self.phase.replace('_', '-') or 'workers'}"
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the same hosts and readers may be wanted for another training after this one has ended."""
+        return self.phase == "initial"
 
 
 def check_hosts(hosts: int, topology: Topology) -> None:

@@ -12,19 +12,21 @@ import yaml
 
 from headrace.launchers.cluster_job import ClusterJob, check_label, check_priority
 from headrace.launchers.role_commands import (
-    CONTROLLER_PORT,
     END_SECS,
     HOST_PORT,
     JOB_FOLDER,
     MEMORY_MOUNT,
-    OPTIONS_FILE,
+    OPTIONS_FOLDER,
     READER_PORT,
     ROLE_FOLDER,
     SERVER_PORT,
     SERVICE_ACCOUNT_FOLDER,
     TOKEN_FILE,
     controller_command,
+    controller_port,
+    file_name,
     host_command,
+    phases_command,
     reader_command,
     server_command,
 )
@@ -44,6 +46,8 @@ _PASSING_STATUSES = [LEFT_STATUS, 128 + 15]
 _LASTING_STATUSES = [2, 3, 4]
 #: Failures of processes before a Job fails, and of a Job before its JobSet does. The controller has limits of its own, and holds.
 _MOST_FAILURES, _MOST_RESTARTS = 100, 10
+#: Of a ConfigMap, which takes 1 MiB with its names.
+_MOST_FILES_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +74,27 @@ class Cluster:
                              next_step="give the name of a LocalQueue with --queue")  # fmt: skip
 
 
-def gke_manifests(job: ClusterJob, cluster: Cluster) -> tuple[Object, ...]:
-    """The objects of a job, in the order in which they are created."""
-    job = _literal(job)
-    options = (_options(job, cluster),) if job.options else ()
+#: The processes of a job, or of one of its phases, and where they run.
+Placed = tuple[ClusterJob, Cluster]
+
+
+def gke_manifests(*phases: Placed) -> tuple[Object, ...]:
+    """The objects of a job, or of a run of several phases, in the order in which they are created.
+
+    Phases have one controller, and a JobSet of hosts, readers and parameter servers each, of which one at most is not suspended.
+    """
+    placed = [(_literal(job), cluster) for job, cluster in phases]
+    job, cluster = placed[0]
+    files = _files(placed)
     return (
         _object("v1", "ServiceAccount", job, cluster, "controller"),
         _object("v1", "ServiceAccount", job, cluster, "workers"),
-        _role(job, cluster),
+        _role(placed),
         _role_binding(job, cluster),
-        *options,
+        *((_config_map(placed, files),) if files else ()),
         _controller_disk(job, cluster),
-        _controller_jobset(job, cluster),
-        _workers_jobset(job, cluster),
+        _controller_jobset(placed, has_files=bool(files)),
+        *(_workers_jobset(*one) for one in placed),
     )
 
 
@@ -114,13 +126,14 @@ def _labels(job: ClusterJob) -> Object:
     return {"app.kubernetes.io/name": "headrace", "app.kubernetes.io/instance": job.name}
 
 
-def _role(job: ClusterJob, cluster: Cluster) -> Object:
+def _role(phases: Sequence[Placed]) -> Object:
     """What the controller may do: suspend its workers, and no more."""
+    job, cluster = phases[0]
     rules: list[Object] = [
-        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "resourceNames": [f"{job.name}-workers"],
+        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "resourceNames": [one.workers for one, _ in phases],
          "verbs": ["get", "patch"]},
     ]  # fmt: skip
-    if cluster.queue:
+    if any(one.queue for _, one in phases):
         rules.append({"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list", "patch"]})
     return _object("rbac.authorization.k8s.io/v1", "Role", job, cluster, "controller", rules=rules)
 
@@ -134,10 +147,18 @@ def _role_binding(job: ClusterJob, cluster: Cluster) -> Object:
     )  # fmt: skip
 
 
-def _options(job: ClusterJob, cluster: Cluster) -> Object:
-    return _object(
-        "v1", "ConfigMap", job, cluster, "options", data={PurePosixPath(OPTIONS_FILE).name: job.options}, immutable=True
-    )
+def _files(phases: Sequence[Placed]) -> dict[str, str]:
+    """The files of the controller by name. Raises :class:`InputError` for more than a ConfigMap takes."""
+    texts = [(job, {**({"options": job.options} if job.options else {}), **job.files}) for job, _ in phases]
+    found = {file_name(job, name): text for job, files in texts for name, text in files.items()}
+    if (size := sum(len(one.encode()) for one in found.values())) > _MOST_FILES_BYTES:
+        raise InputError("the options, plans and towers of a job must fit a ConfigMap", where="--config, --plan, --towers",
+                         value=f"{size:,} bytes", allowed=f"{_MOST_FILES_BYTES:,} bytes")  # fmt: skip
+    return found
+
+
+def _config_map(phases: Sequence[Placed], files: Mapping[str, str]) -> Object:
+    return _object("v1", "ConfigMap", *phases[0], "options", data=dict(files), immutable=True)
 
 
 def _controller_disk(job: ClusterJob, cluster: Cluster) -> Object:
@@ -147,19 +168,28 @@ def _controller_disk(job: ClusterJob, cluster: Cluster) -> Object:
     return _object("v1", "PersistentVolumeClaim", job, cluster, "controller", spec=spec)
 
 
-def _controller_jobset(job: ClusterJob, cluster: Cluster) -> Object:
-    command = [
-        *controller_command(job, f"{_IP}:{CONTROLLER_PORT}", [_server_address(job, k) for k in range(job.servers)]),
-        *("--jobset", f"{cluster.namespace}/{job.name}-workers", "--service-account", SERVICE_ACCOUNT_FOLDER),
+def _training(job: ClusterJob, cluster: Cluster) -> list[str]:
+    """The command of the controller of a job, or of its phase."""
+    servers = [_server_address(job, k) for k in range(job.servers)]
+    return [
+        *controller_command(job, f"{_IP}:{controller_port(job)}", servers),
+        *("--jobset", f"{cluster.namespace}/{job.workers}", "--service-account", SERVICE_ACCOUNT_FOLDER),
+        *(["--keep-jobset"] if job.is_repeated else []),
     ]
+
+
+def _controller_jobset(phases: Sequence[Placed], *, has_files: bool) -> Object:
+    job, cluster = phases[0]
+    trainings = [_training(*one) for one in phases]
+    command = phases_command(trainings) if len(phases) > 1 else trainings[0]
     volumes: list[Object] = [
         _token_volume(job),
         {"name": "job", "persistentVolumeClaim": {"claimName": f"{job.name}-controller"}},
     ]
     mounts: list[Object] = [_TOKEN_MOUNT, {"name": "job", "mountPath": str(PurePosixPath(JOB_FOLDER).parent)}]
-    if job.options:
+    if has_files:
         volumes.append({"name": "options", "configMap": {"name": f"{job.name}-options"}})
-        mounts.append({"name": "options", "mountPath": _folder(OPTIONS_FILE), "readOnly": True})
+        mounts.append({"name": "options", "mountPath": OPTIONS_FOLDER, "readOnly": True})
     container = _container(
         job, "controller", command, mounts, {"cpu": "2", "memory": "8Gi"}, [_IP_VARIABLE, _catalog(job, optional=False)]
     )
@@ -182,7 +212,7 @@ def _controller_jobset(job: ClusterJob, cluster: Cluster) -> Object:
 
 
 def _workers_jobset(job: ClusterJob, cluster: Cluster) -> Object:
-    found = _object("jobset.x-k8s.io/v1alpha2", "JobSet", job, cluster, "workers")
+    found = _object("jobset.x-k8s.io/v1alpha2", "JobSet", job, cluster, job.workers.removeprefix(f"{job.name}-"))
     spec: Object = {
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
         "successPolicy": {"operator": "All", "targetReplicatedJobs": ["host"]},
@@ -233,7 +263,7 @@ def _nodes_of_hosts(job: ClusterJob) -> tuple[Object, Object]:
 
 
 def _readers(job: ClusterJob) -> Object:
-    command = reader_command(_NAME_OF_READER, f"{_IP}:{READER_PORT}", _controller_address(job))
+    command = reader_command(job, _NAME_OF_READER, f"{_IP}:{READER_PORT}", _controller_address(job))
     variables = [_IP_VARIABLE, _INDEX_VARIABLE, _catalog(job, optional=True)]
     container = _container(
         job, "reader", command, [_TOKEN_MOUNT, _ROLE_MOUNT], {"cpu": "4", "memory": "8Gi"}, variables
@@ -257,7 +287,7 @@ def _servers(job: ClusterJob) -> Object:
 
 def _server_address(job: ClusterJob, index: int) -> str:
     """The pod of a parameter server in the headless service of its JobSet."""
-    return f"{job.name}-workers-server-0-{index}.{job.name}-workers:{SERVER_PORT}"
+    return f"{job.workers}-server-0-{index}.{job.workers}:{SERVER_PORT}"
 
 
 def _worker_pod(job: ClusterJob, container: Object, termination_secs: int) -> Object:
@@ -312,7 +342,7 @@ def _container(
 
 def _controller_address(job: ClusterJob) -> str:
     """The controller's pod in the headless service of its JobSet."""
-    return f"{job.name}-controller-0-0.{job.name}:{CONTROLLER_PORT}"
+    return f"{job.name}-controller-0-0.{job.name}:{controller_port(job)}"
 
 
 def _literal(job: ClusterJob) -> ClusterJob:

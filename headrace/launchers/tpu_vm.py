@@ -81,7 +81,7 @@ def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
         host=_docker(
             "host", job, host_command(job, f"h{_INDEX}", f"{_IP}:{HOST_PORT}", f"{_CONTROLLER}:{CONTROLLER_PORT}")
         ),
-        reader=_docker("reader", job, _reader()),
+        reader=_docker("reader", job, _reader(job)),
         readers=job.readers,
         first_port=FIRST_READER_PORT,
     )
@@ -91,8 +91,8 @@ def _controller(job: ClusterJob) -> list[str]:
     return controller_command(job, f"{_IP}:{CONTROLLER_PORT}")
 
 
-def _reader() -> list[str]:
-    return reader_command(f"r{_READER}", f"{_IP}:{_READER_PORT}", f"{_CONTROLLER}:{CONTROLLER_PORT}")
+def _reader(job: ClusterJob) -> list[str]:
+    return reader_command(job, f"r{_READER}", f"{_IP}:{_READER_PORT}", f"{_CONTROLLER}:{CONTROLLER_PORT}")
 
 
 def _docker(role: str, job: ClusterJob, command: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -17,13 +18,16 @@ from tests.support.gcs_server import GcsServer
 from tests.support.kubernetes_server import kubernetes_server
 from tests.support.pods import Pods
 from tests.support.processes import PATIENCE_SECS
+from tests.trainer.job.launch.jobs import newest
 from tests.trainer.job.launch.test_training_job import same
-from tests.warehouse.scenes import FREE_READS, model, work, write_log
+from tests.warehouse.scenes import FREE_READS, events, model, work, write_log, write_partition
 from trainer.checkpoints.checkpoint import epochs_committed
 from trainer.job.control.controller_client import ControllerClient
 from trainer.job.control.job_files import JobFiles
 from trainer.job.control.messages import JobStatus
 from trainer.job.launch.job_spec import JobSpec
+from trainer.job.launch.phase_log import PhaseLog
+from trainer.run.weights.saved_run import saved_run
 from trainer.scheduling.transitions import JobState
 from transforms.errors import HeadraceError
 from warehouse import Storage, Warehouse, register_table, submit_model
@@ -66,19 +70,30 @@ class Site:
         """The output of ``headrace train``."""
         config = self.folder / "options.json"
         config.write_text(json.dumps(options))
-        command = [
-            sys.executable,
-            "-m",
-            "headrace",
-            "train",
-            "ctr",
-            "--home",
-            self.home,
-            "--config",
-            str(config),
-            *arguments,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECS,
+        return self.command("train", "ctr", "--home", self.home, "--config", str(config), *arguments)
+
+    def land(self, hour: int, rows: int = 100) -> None:
+        """Another hour of the log, with its memos."""
+        path = write_partition(self.folder / "log", hour, events(rows, seed=hour))
+        place = f"gs://{self.bucket}/log/{path.relative_to(self.folder / 'log')}"
+        Storage(self.home).write_atomic(place, path.read_bytes())
+        with self.open() as warehouse:
+            register_table(warehouse, "log", f"gs://{self.bucket}/log")
+            work(warehouse)
+
+    def phased_manifests(self, phases: str) -> list[dict[str, Any]]:
+        """Those of a run file with these phases."""
+        file = self.folder / "train.toml"
+        options = "".join(f"{name} = {json.dumps(value)}\n" for name, value in {**OPTIONS, "passes": 1}.items())
+        file.write_text(
+            f'model = "ctr"\nversion = 1\nhome = "{self.home}"\nrun-dir = "{self.run}"\nlauncher = "gke"\njob-name = "ctr"\n'
+            f'images = "example.com/headrace"\n{phases.format(options=options)}'
+        )
+        return list(yaml.safe_load_all(self.command("train", "--from", str(file))))
+
+    def command(self, *arguments: str) -> str:
+        """The output of a command of ``headrace``."""
+        done = subprocess.run([sys.executable, "-m", "headrace", *arguments], capture_output=True, text=True, timeout=PATIENCE_SECS,
                               env={**os.environ, "HEADRACE_CATALOG_URL": self.catalog})  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -168,6 +183,77 @@ def test_pods_of_servers_hold_the_tables_of_a_job(tmp_path: Path, gcs_server: Gc
         assert pods.pod("controller").statuses == [143, 0], pods.story()
     site.train("--hosts", "2", "--readers", "1", "--run-dir", str(tmp_path / "local"))
     same(site.run, tmp_path / "local")
+
+
+PHASED = """
+follow = true
+readers = 1
+poll-secs = 0.3
+grace-secs = 20
+catch-up-secs = 0.001
+[options]
+{options}
+[initial]
+hosts = 2
+plan = "plan.json"
+epoch-secs = 0.01
+options.staleness = 2
+[caught_up]
+hosts = 1
+servers = 1
+options.batch_rows = 16
+options.embedding_learning_rate = 0.01
+"""
+
+
+def test_a_run_goes_from_phase_to_phase_in_one_set_of_manifests(tmp_path: Path, gcs_server: GcsServer) -> None:
+    """The controller is killed at the end of initial training, which begins again, and at the switch to the other workers.
+
+    Hosts hold the tables by a plan, then a parameter server does.
+    """
+    site = Site(tmp_path, gcs_server, hours=6)
+    site.memoize()
+    made = ("--config", json.dumps(OPTIONS), "--output", str(tmp_path / "plan.json"))
+    site.command("plan", "make", "ctr", "--topology", "cpu:2", "--home", site.home, *made)
+    with (
+        kubernetes_server(tmp_path / "account") as server,
+        Pods(tmp_path / "pods", site.phased_manifests(PHASED), site.secrets, server, {}) as pods,
+    ):
+
+        def suspensions(jobset: str) -> list[bool]:
+            return [one.body["spec"]["suspend"] for one in server.patches() if one.path.endswith(f"/{jobset}")]
+
+        def options() -> dict[str, Any]:
+            return dict(newest(site.run).document["identity"]["config"])
+
+        pods.wait_until(lambda: epochs_committed(site.run) > 0, "initial training has begun")
+        site.land(6)
+        pods.wait_until(lambda: suspensions("ctr-initial") == [False, True], "initial training has ended")
+        pods.signal("controller", signal.SIGKILL)
+        pods.wait_until(lambda: PhaseLog.read(site.run).is_caught_up, "initial training has caught up")
+        pods.signal("controller", signal.SIGKILL)
+        history = epochs_committed(site.run)
+        assert (options()["batch_rows"], options()["staleness"]) == (64, 2)
+        assert saved_run(newest(site.run)).partition is not None
+        site.land(7)
+        pods.wait_until(lambda: suspensions("ctr-caught-up") == [False], "the workers of caught-up training begin")
+        pods.wait_until(lambda: epochs_committed(site.run) > history, "what has landed is committed")
+        assert (options()["batch_rows"], options()["embedding_learning_rate"]) == (16, 0.01)
+        pods.signal("controller", signal.SIGINT)
+        pods.wait_until(lambda: pods.pod("controller").is_complete, "the job has stopped")
+        assert pods.pod("controller").statuses == [-signal.SIGKILL, -signal.SIGKILL, 0], pods.story()
+        assert suspensions("ctr-initial") == [False, True, False, True], pods.story()
+        initial = [one for one in pods.pods if one.jobset == "ctr-initial"]
+        assert len(initial) == 3
+        assert all(one.process is None and 0 not in one.statuses for one in initial), "no worker is complete"
+        assert all(one.starts for one in pods.pods), pods.story()
+    saved = saved_run(newest(site.run))
+    assert saved.counts is not None
+    assert saved.partition is None
+    trained = np.concatenate([counts for _, counts in saved.counts.counts()])
+    assert (len(trained), set(trained.tolist())) == (800, {1}), "each event is trained once"
+    *before, last = (one.phase for one in PhaseLog.read(site.run).runs)
+    assert (set(before), last) == ({"initial"}, "caught_up")
 
 
 def test_a_hold_suspends_all_but_the_controller_until_it_is_released(tmp_path: Path, gcs_server: GcsServer) -> None:

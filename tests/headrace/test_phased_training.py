@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.train_options.arguments import options_of_phases, parse_training
+from headrace.cli.main import run
+from headrace.cli.train_options.arguments import controllers_of_phases, options_of_phases, parse_training
 from tests.trainer.job.launch.jobs import make_warehouse, newest
 from tests.warehouse.scenes import FREE_READS, events, work, write_partition
 from trainer.errors import TornCheckpoint
@@ -85,7 +86,9 @@ def test_one_phase_may_be_a_training_of_another_command() -> None:
         (PHASED.replace("[options]\ndim = 4\nbatch_rows = 64", 'config = "o.json"'), (), "beside the table options", "train.toml:config"),
         (PHASED, ("--phase", "later"), "a phase must be a table of the run file", "--phase"),
         (PHASED, ("--save-as", "other.toml"), "--save-as must go without phases", "--save-as"),
-        (PHASED, ("--launcher", "gke", "--hosts", "2"), "must have one phase", "--launcher, --from"),
+        (PHASED, ("--launcher", "tpu-vm", "--hosts", "2"), "its script makes one slice and deletes it", "--launcher, --from"),
+        (PHASED, ("--launcher", "remote", "--hosts", "2"), "it cannot start those of another", "--launcher, --from"),
+        (PHASED, ("--launcher", "gke", "--hosts", "2"), "must name the version of its model", "--version"),
         (PHASED, ("--catch-up-secs", "0"), "must be above 0", "--catch-up-secs"),
         ('model = "ctr"', ("--phase", "initial"), "a phase must be a table of the run file", "--phase"),
     ],
@@ -96,6 +99,38 @@ def test_phases_that_cannot_be_are_refused(
     err = cli("train", "--from", written(text), *arguments, status=2).err
     assert words in err
     assert where in err
+
+
+#: The arguments of the controller of a phase on a cluster.
+CONTROLLER = ["train", "ctr", "--launcher", "remote", "--hosts", "1", "--readers", "1", "--home", "home", "--run-dir", "gs://b/r",
+              "--jobset", "team/ctr-initial", "--listen", "127.0.0.1:7410", "--token-file", "token"]  # fmt: skip
+
+
+def test_controllers_of_phases_are_two_trainings() -> None:
+    second = ["team/ctr-caught-up" if one == "team/ctr-initial" else one for one in CONTROLLER]
+    found = controllers_of_phases([*CONTROLLER, "--keep-jobset", "--", *second, "--follow"])
+    assert {phase: one.cluster.jobset for phase, one in found.items()} == {
+        "initial": "team/ctr-initial",
+        "caught_up": "team/ctr-caught-up",
+    }
+    assert [(one.cluster.keep_jobset, one.hosts.follow) for one in found.values()] == [(True, False), (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (CONTROLLER, "phases must be the arguments of two trainings"),
+        ([*CONTROLLER, "--", "evaluate", "ctr"], "phases must be the arguments of two trainings"),
+        ([*CONTROLLER, "--", "train", "ctr"], "must have the JobSet of its workers"),
+        ([*CONTROLLER, "--", *CONTROLLER, "--run-dir", "gs://b/other"], "phases must be those of one run"),
+        ([*CONTROLLER, "--", *CONTROLLER, "--config", '{"dim": 3}'], "must be equal in all phases"),
+    ],
+)
+def test_controllers_that_are_not_those_of_phases_are_refused(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["role", "phases", "--", *arguments]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_phase_needs_a_file(cli: Any) -> None:

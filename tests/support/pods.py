@@ -101,8 +101,8 @@ class Pods:
                 pod.process.kill()
                 pod.process.wait()
 
-    def pod(self, job: str, index: int = 0) -> Pod:
-        return next(one for one in self.pods if (one.job, one.index) == (job, index))
+    def pod(self, job: str, index: int = 0, jobset: str = "") -> Pod:
+        return next(one for one in self.pods if (one.job, one.index) == (job, index) and jobset in ("", one.jobset))
 
     def signal(self, job: str, number: int, index: int = 0) -> None:
         """Send a signal to the process of a pod, such as SIGTERM when its machine is drained."""

@@ -279,5 +279,5 @@ class JobRun(Run):
             else:
                 state.ledger = data.ledger_before(rank)
             state.carried = plan.carried_of(saved.job, rank, self._hosts)
-            state.epoch_steps = saved.job.epoch_steps
+            state.epoch_steps, state.epoch_events = saved.job.epoch_steps, saved.epoch_events
         return state

@@ -74,6 +74,8 @@ class JobPosition:
         carried: what is not trained of begun units.
         release: the release that trained it.
         epoch_steps: optimizer steps since the natural beginning of the epoch.
+        epoch_events: the events of their batches, of all hosts, or of each one where hosts have batches of their own; 0 in a commit of an
+            earlier release, whose batches within an epoch have one size.
         host_steps: the steps of every host since the run's beginning, by name.
         carried_units: the same as ``carried`` in a commit of an earlier release: begun units of one host each, with the first row of the
             fragment that is not trained.
@@ -86,6 +88,7 @@ class JobPosition:
     carried: tuple[Row[CarriedPlaces], ...]
     release: str
     epoch_steps: int = 0
+    epoch_events: Omitted[int] = 0
     host_steps: Later[StepsByHost] = field(default_factory=dict)
     carried_units: Omitted[tuple[tuple[int, int], ...]] = ()
 
@@ -325,6 +328,7 @@ def commit_document(
         carried,
         release,
         first.epoch_steps,
+        first.epoch_events,
         first.host_steps,
     )
     return {

@@ -63,6 +63,7 @@ class HostPart:
         history: the documents of their scores, by rank 0; empty by others.
         plan: the name of the plan that the units belong to.
         epoch_steps: optimizer steps since the natural beginning of the epoch.
+        epoch_events: the events of their whole batches, see :class:`~trainer.checkpoints.commit_manifest.JobPosition`.
         partition: the fingerprint of the partition plan by which the host trains; empty: rows are spread over the hosts.
         host_steps: the steps of every host since the run's beginning, by rank 0; empty by others.
         shards: the names of the shards that servers have written, by server, by rank 0; none: the tables are in the parts.
@@ -82,6 +83,7 @@ class HostPart:
     history: tuple[Mapping[str, Any], ...] = ()
     plan: str = ""
     epoch_steps: int = 0
+    epoch_events: Omitted[int] = 0
     partition: Omitted[str] = ""
     host_steps: Omitted[StepsByHost] = field(default_factory=dict)
     shards: Omitted[tuple[str, ...]] = ()

@@ -363,6 +363,7 @@ def _part_document(commit: StoredCommit, cores: int, core: int, ledger: Mapping[
         epochs_done=document.at("position").at("epochs_done").count(),
         plan="" if job is None else job.plan,
         epoch_steps=0 if job is None else job.epoch_steps,
+        epoch_events=0 if job is None else job.epoch_events,
     )
 
 

@@ -83,7 +83,7 @@ _RECORD = "it records how the options were chosen"
 #: By option, in the order of :class:`~trainer.options.config.TrainConfig`.
 RULES: Mapping[str, ResumeRule] = MappingProxyType({
     "run_dir": _any_time("a run may be moved"),
-    "batch_rows": _from_here("a checkpoint is between two batches; a job, whose checkpoints may be within an epoch, keeps its batch until the epoch ends; the slots of newton are in gradients of a batch's mean loss", _without_newton, "without an optimizer newton"),
+    "batch_rows": _from_here("a checkpoint is between two batches, and says how many events these had; the slots of newton are in gradients of a batch's mean loss", _without_newton, "without an optimizer newton"),
     "batch_rows_per_host": _never("the units of a job are cut for it; training in one process may take either"),
     "dim": _never(_SHAPE),
     "dims": _never(_SHAPE),

@@ -29,6 +29,7 @@ OF_LAUNCHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "token_file": (REMOTE,),
     "jobset": (REMOTE,),
     "service_account": (REMOTE,),
+    "keep_jobset": (REMOTE,),
 }
 
 
@@ -80,6 +81,15 @@ class ClusterOptions:
     service_account: Annotated[
         str, typer.Option(help="Folder of the pod's service account, with --jobset.", hidden=True), Mark.PATH
     ] = ""
+    keep_jobset: Annotated[
+        bool,
+        typer.Option(
+            "--keep-jobset",
+            help="Leave the JobSet suspended after the job, for another one.",
+            show_default=False,
+            hidden=True,
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         known = (LOCAL, GKE, TPU_VM, REMOTE)

@@ -288,9 +288,8 @@ def open_servers(
     files = JobFiles(Path(job_folder).absolute())
     given = servers_of(text)
     count = given if isinstance(given, int) else len(given)
-    if plan is not None and plan.cores != count:
-        raise InputError("a plan must have a core for each server", where="--plan, --servers", value=f"{plan.cores} cores", allowed=str(count),
-                         next_step=f"headrace plan make MODEL --topology ps:{count} --output FILE")  # fmt: skip
+    if plan is not None:
+        check_server_plan(plan, count)
     logs, of_workers = Path(folder) / "logs", options.embedding_workers
     own: LocalServers | None = None
     if options.is_number or options.has_own_workers:
@@ -317,6 +316,13 @@ def open_servers(
             workers = addresses_of("--embedding-workers", of_workers)
         found = servers_at(addresses, options, cluster, plan, folder, files, token_file, workers, workers_token_file)
         yield replace(found, local=own, watched=started.enter_context(watch_servers(found.servers)))
+
+
+def check_server_plan(plan: PartitionPlan, servers: int) -> None:
+    """Raise :class:`InputError` for a plan without a core for each server."""
+    if plan.cores != servers:
+        raise InputError("a plan must have a core for each server", where="--plan, --servers", value=f"{plan.cores} cores", allowed=str(servers),
+                         next_step=f"headrace plan make MODEL --topology ps:{servers} --output FILE")  # fmt: skip
 
 
 def _own_runs(folder: str) -> str:

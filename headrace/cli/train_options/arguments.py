@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
+from headrace.cli.options.devices import DeviceOptions
 from headrace.cli.options.exports import ServingOptions
 from headrace.cli.options.launchers import option_name
 from headrace.cli.options.option_groups import (
@@ -57,13 +58,15 @@ class TrainCommand(GroupedCommand):
 #: The run file of a context, and its arguments, in its ``meta``.
 _RUN_FILE, _ARGUMENTS = "headrace.run_file", "headrace.arguments"
 _CAUGHT_UP = ("caught_up_hosts", "caught_up_readers", "caught_up_epoch_secs")
+#: Of the options of a cluster, those of the machines of hosts, of their images, and of the queue for them.
+_MACHINES = ("topology", "accelerator", "images", "spot", "queue", "priority")
 #: Options that may be different in the phases of a run file; the others hold for the whole run.
 BY_PHASE = frozenset(
     one.name
-    for group in (HostOptions, ServerOptions, ServingOptions, TpuOptions)
+    for group in (HostOptions, ServerOptions, ServingOptions, TpuOptions, DeviceOptions)
     for one in option_fields(group)
     if one.name not in ("follow", *_CAUGHT_UP)
-)
+) | frozenset(_MACHINES)
 
 
 def has_phases(ctx: Context) -> bool:
@@ -103,6 +106,37 @@ def options_of_phases(arguments: Sequence[str]) -> dict[str, TrainOptions]:
             found[phase].check_phase(phase)
     check_unchanged(*(read_options(one.run.config) for one in found.values()))
     return found
+
+
+def controllers_of_phases(arguments: Sequence[str]) -> dict[str, TrainOptions]:
+    """The options of the controller of each phase, from ``train ARGS… -- train ARGS…``, checked as the command does.
+
+    Raises :class:`InputError`.
+    """
+    found = dict(zip(PHASES, map(parse_training, _trainings(arguments)), strict=True))
+    for phase, one in found.items():
+        if not one.cluster.jobset:
+            raise InputError("the controller of a phase must have the JobSet of its workers", where=f"--jobset, {phase}",
+                             next_step="headrace train --from FILE --launcher gke writes this command")  # fmt: skip
+    if len({one.run.run_dir for one in found.values()}) > 1:
+        raise InputError("phases must be those of one run", where="--run-dir",
+                         value=" and ".join(one.run.run_dir for one in found.values()))  # fmt: skip
+    check_unchanged(*(read_options(one.run.config) for one in found.values()))
+    return found
+
+
+def _trainings(arguments: Sequence[str]) -> list[list[str]]:
+    """The arguments of the training of each phase, without ``train``."""
+    found: list[list[str]] = [[]]
+    for one in arguments:
+        if one == "--":
+            found.append([])
+        else:
+            found[-1].append(one)
+    if len(found) != len(PHASES) or any(one[:1] != ["train"] for one in found):
+        raise InputError("phases must be the arguments of two trainings", where="-- train ARGS… -- train ARGS…",
+                         value=f"{len(found)} lists of arguments", allowed="those of initial and of caught-up training")  # fmt: skip
+    return [one[1:] for one in found]
 
 
 def check_unchanged(initial: Mapping[str, Any], caught_up: Mapping[str, Any]) -> None:

@@ -114,7 +114,7 @@ def _phase_of(
             values[known[key].name] = _value_of(known[key], value, place, path)
         else:
             raise InputError("a phase must have keys that may be different in phases", where=place, value=key[:100],
-                             allowed=nearest(key[:100], known) or f"{_OPTIONS}, and flags of hosts, servers, serving and TPUs",
+                             allowed=nearest(key[:100], known) or f"{_OPTIONS}, and flags of hosts, servers, serving, devices and machines",
                              next_step="write other keys above the tables of phases")  # fmt: skip
     return values
 

@@ -96,9 +96,12 @@ class TrainOptions:
         if self.run.save_as:
             raise InputError("--save-as must go without phases", where="--save-as", value=self.run.save_as,
                              next_step="copy the run file of --from, or give --phase")  # fmt: skip
-        if self.cluster.launcher != LOCAL:
-            raise InputError("a job on other machines must have one phase: its machines are asked for before it begins", where="--launcher, --from",
-                             value=self.cluster.launcher, next_step=f"write each phase: --phase {phase}")  # fmt: skip
+        if self.cluster.launcher == TPU_VM:
+            raise InputError("a slice without a cluster must have one phase: its script makes one slice and deletes it", where="--launcher, --from",
+                             value=TPU_VM, allowed=f"--launcher {GKE}, or --phase {phase}", next_step=f"write each phase: --phase {phase}")  # fmt: skip
+        if self.cluster.launcher == REMOTE:
+            raise InputError("the controller of hosts that are started elsewhere must have one phase: it cannot start those of another",
+                             where="--launcher, --from", value=REMOTE, next_step=f"train each phase: --phase {phase}")  # fmt: skip
         if not 0 < self.run.catch_up_secs < float("inf"):
             raise InputError(
                 "the time of initial training must be above 0", where="--catch-up-secs", value=self.run.catch_up_secs

@@ -13,6 +13,8 @@ import yaml
 
 from headrace.cli.main import run
 from tests.support.kubernetes_schemas import check_object
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+from trainer.planning.plan_document import plan_bytes
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 EXAMPLES = Path(__file__).parents[3] / "examples" / "gke"
@@ -323,6 +325,108 @@ def test_no_secret_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     documents = rendered(capsys)
     assert not any(one["kind"] == "Secret" for one in documents)
     assert pod(documents, "reader")["volumes"][0]["secret"]["secretName"] == "ctr"
+
+
+PHASES = """
+model = "ctr"
+version = 3
+launcher = "gke"
+job-name = "ctr"
+images = "europe-west4-docker.pkg.dev/project/headrace:1.2.3"
+home = "gs://bucket/home"
+run-dir = "gs://bucket/runs/ctr"
+follow = true
+epoch-secs = 600
+catch-up-secs = 900
+[options]
+batch_rows = 8192
+[initial]
+topology = "v5p:2x2x1"
+tpu = "local"
+readers = 32
+queue = "tpus"
+[caught_up]
+hosts = 2
+readers = 4
+servers = 2
+device = "gpu"
+[caught_up.options]
+batch_rows = 1024
+staleness = 2
+"""
+
+
+def phased(tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str, text: str = PHASES) -> str:
+    file = tmp_path / "train.toml"
+    file.write_text(text)
+    capsys.readouterr()
+    assert run(["train", "--from", str(file), *options]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def test_the_manifests_of_a_run_with_phases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One controller trains both; each phase has machines, options and a port of its own."""
+    text = phased(tmp_path, capsys)
+    check_golden("launch_gke_phases.yaml", text)
+    documents = list(yaml.safe_load_all(text))
+    for one in documents:
+        check_object(one)
+    role = next(one for one in documents if one["kind"] == "Role")
+    assert role["rules"][0]["resourceNames"] == ["ctr-initial", "ctr-caught-up"]
+    assert role["rules"][1]["resources"] == ["workloads"], "one of the phases waits in a queue"
+    (options,) = (one for one in documents if one["kind"] == "ConfigMap")
+    assert json.loads(options["data"]["initial_options.json"]) == {"batch_rows": 8192}
+    assert json.loads(options["data"]["caught_up_options.json"]) == {"batch_rows": 1024, "staleness": 2}
+    found = arguments(documents, "controller")
+    at = found.index("--", 3)
+    initial, caught_up = found[3:at], found[at + 1 :]
+    assert (initial[0], caught_up[0]) == ("train", "train")
+    for given, jobset_name, port in ((initial, "ctr-initial", 7410), (caught_up, "ctr-caught-up", 7414)):
+        assert option(given, "--jobset") == f"default/{jobset_name}"
+        assert option(given, "--listen") == f"$(POD_IP):{port}"
+        for one in jobset(documents, jobset_name)["spec"]["replicatedJobs"][:2]:
+            (container,) = one["template"]["spec"]["template"]["spec"]["containers"]
+            assert option(container["args"], "--controller") == f"ctr-controller-0-0.ctr:{port}"
+            assert ("--over-status" in container["args"]) == (jobset_name == "ctr-initial")
+    assert ("--keep-jobset" in initial, "--keep-jobset" in caught_up) == (True, False)
+    assert ("--follow" in initial, "--follow" in caught_up) == (False, True)
+    assert option(caught_up, "--servers").startswith("ctr-caught-up-server-0-0.ctr-caught-up:7413,")
+    assert jobset(documents, "ctr-caught-up")["spec"]["suspend"] is True
+
+
+def test_plans_and_towers_are_in_the_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A phase has the plan of its table in the run file, and no file of this machine."""
+    plan = plan_bytes(PartitionPlan(2, (TablePlan("user", 8, 4, (Slice(0, 4, (0, 1)),)),)))
+    (tmp_path / "plan.json").write_bytes(plan)
+    text = PHASES.replace(
+        '[initial]\ntopology = "v5p:2x2x1"\ntpu = "local"', '[initial]\nhosts = 2\nplan = "plan.json"'
+    )
+    documents = list(yaml.safe_load_all(phased(tmp_path, capsys, text=text)))
+    (files,) = (one for one in documents if one["kind"] == "ConfigMap")
+    assert files["data"]["initial_plan.json"].encode() == plan
+    found = arguments(documents, "controller")
+    assert option(found, "--plan") == "/etc/headrace/options/initial_plan.json"
+    assert found.count("--plan") == 1, "the plan is of one phase"
+    alone = list(yaml.safe_load_all(phased(tmp_path, capsys, "--phase", "initial", text=text)))
+    assert option(arguments(alone, "controller"), "--plan") == "/etc/headrace/options/plan.json"
+    many = range(1200)
+    large = PartitionPlan(2, tuple(TablePlan(f"t{k}" * 200, 8, 4, (Slice(0, 4, (0, 1)),)) for k in many))
+    (tmp_path / "plan.json").write_bytes(plan_bytes(large))
+    assert run(["train", "--from", str(tmp_path / "train.toml")]) == 2
+    assert "must fit a ConfigMap" in " ".join(capsys.readouterr().err.split())
+
+
+def test_one_phase_of_a_run_has_manifests_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    documents = list(yaml.safe_load_all(phased(tmp_path, capsys, "--phase", "caught_up")))
+    assert jobset(documents, "ctr-workers")
+    assert "--phase" not in arguments(documents, "controller"), "a controller reads no run file"
+
+
+def test_the_name_of_a_run_with_phases_is_shorter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kubernetes allows 63 characters in ``NAME-caught-up-reader-0-9999``."""
+    phased(tmp_path, capsys, "--job-name", "c" * 38)
+    assert run(["train", "--from", str(tmp_path / "train.toml"), "--job-name", "c" * 39]) == 2
+    assert "up to 38" in " ".join(capsys.readouterr().err.split())
 
 
 WRONG = [

@@ -2,7 +2,8 @@
 
 Batches are counted from the natural beginning of an epoch. If an epoch ends early, the begun events that are in no whole batch stay for
 the next attempt: the commit names their places as *carried*. So neither the moment of an end, nor a restart, changes any batch. Where
-hosts share each batch, the number of hosts changes none either: the position is the number of batches since the epoch's beginning.
+hosts share each batch, the number of hosts changes none either: the position is the number of events in the epoch's batches so far, from
+which batches of another size may go on.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class TrainedState:
         carried: the places of begun units that this host has to train and has not, ascending; where hosts share each batch, rank 0 has
             those of all hosts, for people and as a sign that the plan is not trained.
         epoch_steps: steps since the natural beginning of the epoch.
+        epoch_events: the events of their batches, each taken as whole; of all hosts, or of each where hosts have batches of their own.
         host_steps: the steps of each host since the run's beginning, by name; equal on all hosts.
     """
 
@@ -65,6 +67,7 @@ class TrainedState:
     ledger: Ledger | None
     carried: Carried = ()
     epoch_steps: int = 0
+    epoch_events: int = 0
     events: int = 0
     host_steps: StepsByHost = field(default_factory=dict)
 
@@ -134,7 +137,7 @@ class Attempt:
         self._batch_rows, self._host_rows = config.batch_rows, config.rows_of_host(hosts)
         self._stops = tuple(self._natural_stops())
         self._shared = {} if config.batch_rows_per_host else {stop: self._shared_of(stop) for stop in self._stops}
-        self._first_batch = state.epoch_steps
+        self._first_batch = self._batch
         self._asked = deque(self._own_pieces(state.carried) if config.batch_rows_per_host else ())
         self._steps = tools.weights.steps(config.staleness)
         self._last: list[tuple[Array, Array]] = []
@@ -148,23 +151,32 @@ class Attempt:
         """Whether the epoch was ordered to end now: its commit carries what is begun. A natural end is trained to."""
         gate = self._tools.gate
         gate.check()
-        return gate.has_ended and gate.stop_unit not in self._plan.stops and not self._window().drawn
+        is_within_window = bool(self._plan.shuffle_events) and bool(self._window().drawn)
+        return gate.has_ended and gate.stop_unit not in self._plan.stops and not is_within_window
+
+    @property
+    def _batch(self) -> int:
+        """The number of the next batch, see :meth:`_shared_of`."""
+        return self._state.epoch_events // self._batch_rows
 
     def _window(self) -> ShuffleWindow:
         """The window of the next batch. Windows are whole batches, so each is drawn by whole steps; an epoch ends between two."""
-        rows = self._plan.shuffle_events or self._batch_rows
-        trained = self._state.epoch_steps * self._batch_rows
-        return ShuffleWindow(
-            rows, self._tools.data.config.seed, self._state.progress.epochs_done, trained // rows, trained % rows
-        )
+        rows = self._plan.shuffle_events
+        number, drawn = divmod(self._state.epoch_events, rows)
+        return ShuffleWindow(rows, self._tools.data.config.seed, self._state.progress.epochs_done, number, drawn)
 
     def _shared_of(self, stop: int) -> SharedBatches:
-        """This host's parts of the batches of the natural epoch that ends at ``stop``."""
+        """This host's parts of the batches of the natural epoch that ends at ``stop``.
+
+        Where the open epoch has trained batches of another size, these batches go on from their last event: the first one is counted
+        from the epoch's beginning plus the rest of a division. Between two windows of shuffled events there is no such rest.
+        """
         units, config, exchange = self._plan.units, self._tools.data.config, self._tools.exchange
         position, window = self._plan.stops.index(stop), None
         begin = self._plan.stops[position - 1] if position else units.first_unit
+        rest = self._state.epoch_events % self._batch_rows if stop == self._stops[0] else 0
         parts = BatchParts(
-            self._batch_rows, exchange.rank, exchange.hosts, units.due_before(begin), units.due_before(stop)
+            self._batch_rows, exchange.rank, exchange.hosts, units.due_before(begin) + rest, units.due_before(stop)
         )
         if self._plan.shuffle_events:
             done = [one.epoch.number + 1 for one in self._plan.epochs if one.stop_unit <= begin]
@@ -217,7 +229,7 @@ class Attempt:
 
     def _segment(self, stop: int) -> _Segment:
         if self._shared:
-            window: Window | None = self._shared[stop].window(self._state.epoch_steps)
+            window: Window | None = self._shared[stop].window(self._batch)
         else:
             window = self._window() if self._plan.shuffle_events else None
         return _Segment(BatchAssembler(self._layout, self._host_rows, window))
@@ -228,7 +240,7 @@ class Attempt:
             return tuple(segment.pending())
         if self._tools.exchange.rank:
             return ()
-        return self._shared[stop].rest(self._state.epoch_steps, self._tools.gate.stop_unit)
+        return self._shared[stop].rest(self._batch, self._tools.gate.stop_unit)
 
     def _rest(self) -> Iterator[PlaceRange]:
         """The places of begun units that were not added to this host."""
@@ -271,9 +283,10 @@ class Attempt:
             if status != _Status.BATCH:
                 batch = empty_batch(self._layout, self._host_rows, self._plan.head)
             else:
-                rows = self._shared[stop].rows(self._state.epoch_steps) if self._shared else None
+                rows = self._shared[stop].rows(self._batch) if self._shared else None
                 batch = segment.assembler.take(rows)
             self._state.epoch_steps += 1
+            self._state.epoch_events += self._batch_rows
             self._advance(segment, batch)
 
     def _fill(self, segment: _Segment, stop: int) -> _Status:
@@ -282,7 +295,7 @@ class Attempt:
 
     def _fill_shared(self, segment: _Segment, shared: SharedBatches) -> _Status:
         """Until there is this host's part of the next batch, which all hosts begin together."""
-        batch = self._state.epoch_steps
+        batch = self._batch
         is_begun = False
         while True:
             if self._ends_early():
@@ -410,7 +423,7 @@ class Attempt:
                 collector = state.collector if has_units else head.collector()
                 progress.history.append(_scored(one.epoch, collector))
                 progress.epochs_done = one.epoch.number + 1
-        state.collector, state.epoch_steps = head.collector(), 0
+        state.collector, state.epoch_steps, state.epoch_events = head.collector(), 0, 0
 
 
 def _joined(ranges: Iterable[PlaceRange]) -> Carried:

@@ -86,8 +86,9 @@ class Reports(Protocol):
 
 @dataclass
 class _Model:
-    """The weights in memory or on TPUs, for a rank among a number of hosts."""
+    """The weights in memory or on TPUs, for a rank among a number of hosts, and the options of their steps."""
 
+    config: TrainConfig
     weights: Weights | TpuWeights
     initial: dict[str, Array]
     current: CurrentChannels
@@ -376,9 +377,9 @@ class Host:
         return self._data[1]
 
     def _model_of(self, rank: int, hosts: int, data: JobData) -> _Model:
-        """The weights for a place among the hosts; built again if it changes."""
+        """The weights for a place among the hosts; built again if it changes, or if a plan goes on with other options."""
         model = self._model
-        if model is not None and (model.current.rank, model.current.hosts) == (rank, hosts):
+        if model is not None and (model.current.rank, model.current.hosts, model.config) == (rank, hosts, data.config):
             return model
         self._wait_for_writer()
         self._use_device()
@@ -413,7 +414,7 @@ class Host:
                 values=self._wire_values,
             )
         self._state_attempt = None
-        self._model = _Model(weights, weights.initial_arrays(), current)
+        self._model = _Model(data.config, weights, weights.initial_arrays(), current)
         return self._model
 
     def _moves_of(self, servers: RunServers) -> JobMoves:
@@ -512,7 +513,7 @@ class Host:
             if rank == 0 and saved.counts is not None:
                 state.ledger = data.ledger_of(saved.counts)
             state.carried = data.plan.carried_of(saved.job, rank, len(order.hosts))
-            state.epoch_steps = saved.job.epoch_steps
+            state.epoch_steps, state.epoch_events = saved.job.epoch_steps, saved.epoch_events
         return state
 
     def _count(

@@ -105,6 +105,7 @@ def take_snapshot(
         step=state.progress.step,
         carried=state.carried,
         epoch_steps=state.epoch_steps,
+        epoch_events=state.epoch_events,
         ledger=None if counts is None else counts.to_document(),
         labels=None if recorded is None else recorded.to_document(),
         epochs_done=state.progress.epochs_done,

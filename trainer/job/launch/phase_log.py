@@ -12,14 +12,14 @@ from typing import Annotated
 
 from trainer.checkpoints.manifest import canonical_json, parse_json
 from trainer.errors import TornCheckpoint
-from trainer.job.control.job_files import replace_file
 from trainer.options.document_field import OPEN, DocumentField
 from transforms.derived_documents import document_of, number, one_of, whole
-from transforms.errors import StorageError
+from warehouse.errors import MissingFile
+from warehouse.storage.storage import Storage
 
 #: Of a run, in order.
 PHASES = ("initial", "caught_up")
-_FORMAT = "headrace-phases-1"
+_FORMAT, _NAME = "headrace-phases-1", "phases.json"
 _MOST_BYTES = 1 << 22
 _COUNT = whole(most=1 << 62)
 
@@ -66,35 +66,32 @@ class PhaseLog:
         return replace(self, runs=(*self.runs, run))
 
     @classmethod
-    def read(cls, folder: Path) -> PhaseLog:
-        """The log of a run's folder; an empty one where none is. Raises :class:`TornCheckpoint` for a damaged one."""
-        place = _place(folder)
+    def read(cls, run_dir: str | Path) -> PhaseLog:
+        """The log of a run, a local folder or a bucket; an empty one where none is.
+
+        Raises :class:`TornCheckpoint` for a damaged one, and :class:`~transforms.errors.StorageError`.
+        """
+        storage = Storage(str(run_dir))
+        place = f"{storage.root}/{_NAME}"
         try:
-            with open(place, "rb") as file:
-                content = file.read(_MOST_BYTES + 1)
-        except (FileNotFoundError, NotADirectoryError):
+            content = storage.read_bytes(place)
+        except MissingFile:
             return cls()
-        except OSError as error:
-            raise StorageError("the phases of a run cannot be read", where=str(place), value=error.strerror) from None
         if len(content) > _MOST_BYTES:
             raise TornCheckpoint(
-                "the phases of a run must be a short document", where=str(place), value=f"over {_MOST_BYTES:,} bytes"
+                "the phases of a run must be a short document", where=place, value=f"over {_MOST_BYTES:,} bytes"
             )
-        found = OPEN.read(cls, DocumentField(parse_json(content, str(place)), str(place)))
+        found = OPEN.read(cls, DocumentField(parse_json(content, place), place))
         if found.format != _FORMAT:
             raise TornCheckpoint(
                 "the phases of a run must have a known format",
-                where=str(place),
+                where=place,
                 value=found.format[:80],
                 allowed=_FORMAT,
             )
         return found
 
-    def write(self, folder: Path) -> None:
-        """Replace the log of a run's folder. Raises :class:`~transforms.errors.StorageError`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        replace_file(_place(folder), canonical_json(document_of(self)))
-
-
-def _place(folder: Path) -> Path:
-    return folder / "phases.json"
+    def write(self, run_dir: str | Path) -> None:
+        """Replace the log of a run. Raises :class:`~transforms.errors.StorageError`."""
+        storage = Storage(str(run_dir))
+        storage.write_atomic(f"{storage.root}/{_NAME}", canonical_json(document_of(self)))

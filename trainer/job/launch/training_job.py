@@ -127,10 +127,7 @@ def make_job(
     put_solution(files, prepared.solution)
     if unfinished := _unfinished_plan(files, saved, bucket_run):
         name, plan = unfinished
-        is_within = saved is not None and saved.job is not None and bool(saved.job.epoch_steps)
-        if (
-            plan := plan_with_options(plan, prepared, settings.most_hosts, is_within_epoch=is_within)
-        ) is not unfinished[1]:
+        if (plan := plan_with_options(plan, prepared, settings.most_hosts)) is not unfinished[1]:
             plan = replace(plan, continues=name)
             name = files.put_document(plan.to_bytes())
     else:
@@ -246,18 +243,14 @@ def _unfinished_plan(files: JobFiles, saved: SavedRun | None, bucket_run: str) -
     return (name, plan) if is_left else None
 
 
-def plan_with_options(plan: JobPlan, prepared: PreparedRun, hosts: int, *, is_within_epoch: bool) -> JobPlan:
-    """The plan with the options of the run now.
+def plan_with_options(plan: JobPlan, prepared: PreparedRun, hosts: int) -> JobPlan:
+    """The plan with the options of the run now. Its units stay, whatever the batch.
 
-    Raises :class:`ConfigError` for a batch that its windows of shuffled events, or its hosts, do not fit, and :class:`RunMismatch` for another batch
-    within an epoch, whose events are counted by batches.
+    Raises :class:`ConfigError` for a batch that its windows of shuffled events, or its hosts, do not fit.
     """
     now = prepared.config.to_document()
     if dict(plan.config) == now:
         return plan
-    if is_within_epoch and now["batch_rows"] != plan.config["batch_rows"]:
-        raise RunMismatch("a batch must stay until the epoch ends", where="batch_rows", value=now["batch_rows"], allowed=str(plan.config["batch_rows"]),
-                          next_step="train to the end of the epoch first: with the batch as it was, without --epoch-secs")  # fmt: skip
     check_shuffled(plan.shuffle_events, prepared.config.batch_rows)
     check_shared(prepared.config, hosts)
     return replace(plan, config=now, identity=replace(plan.identity, config=now))

@@ -67,6 +67,13 @@ class SavedRun:
         """The name of the checkpoint's folder."""
         return commit_name(self.number)
 
+    @property
+    def epoch_events(self) -> int:
+        """The events of the batches of the open epoch of a job, see :class:`JobPosition`; by its steps in a commit of an earlier release."""
+        if self.job is None:
+            return 0
+        return self.job.epoch_events or self.job.epoch_steps * self.identity.config["batch_rows"]
+
 
 def read_newest_run(
     run_dir: str | Path, *, on_skip: Callable[[str], None], weights: bool = True, verifies_all: bool = True,

@@ -27,6 +27,7 @@ from trainer.run.reading.unit_fetching import LOCAL, LocalFetcher
 from trainer.run.reading.unit_reader import UnitReader
 from trainer.run.weights.dense_step import DenseStep, TableGradients
 from trainer.run.weights.run_state import RunProgress
+from trainer.run.weights.saved_run import SavedRun
 from trainer.run.weights.step_pipeline import StepPipeline
 from trainer.scheduling.orders import BEGINNING, StartEpoch
 from trainer.tables.statistics.batch_sampler import BatchSampler
@@ -184,7 +185,10 @@ class Hosts:
         """The position of a commit."""
         carried = tuple(CarriedPlaces(rank, *one) for rank, state in enumerate(self.states) for one in state.carried)
         names = tuple(f"h{rank}" for rank in range(self.hosts))
-        return JobPosition(self.attempt, self.next_unit, "plan", names, carried, "test", self.states[0].epoch_steps)
+        first = self.states[0]
+        return JobPosition(
+            self.attempt, self.next_unit, "plan", names, carried, "test", first.epoch_steps, first.epoch_events
+        )
 
     @property
     def is_trained(self):
@@ -284,13 +288,70 @@ def test_carried_events_move_to_another_number_of_hosts(every, before, after, en
     for rank, state in enumerate(other.states):
         state.carried = plan.carried_of(position, rank, after)
         state.progress.epochs_done = job.states[0].progress.epochs_done
-        state.epoch_steps = job.states[0].epoch_steps
+        state.epoch_steps, state.epoch_events = job.states[0].epoch_steps, job.states[0].epoch_events
     while not other.is_trained:
         other.run()
     assert (counts + other.counts() == 2).all()
     if kind < 3:
         straight = trained_straight(plan, 1)
         assert [*steps_of(job), *steps_of(other)] == steps_of(straight)
+
+
+def goes_on(job, plan, hosts):
+    """Hosts that go on with a plan from where those of a job ended."""
+    other, position, before = Hosts(plan, hosts), job.position, job.states[0]
+    other.next_unit, other.attempt = job.next_unit, job.attempt
+    for rank, state in enumerate(other.states):
+        state.carried = plan.carried_of(position, rank, hosts)
+        state.progress.epochs_done, state.progress.history = before.progress.epochs_done, list(before.progress.history)
+        state.epoch_steps, state.epoch_events = position.epoch_steps, position.epoch_events
+    other.states[0].collector = before.collector
+    return other
+
+
+@settings(max_examples=scaled(12))
+@given(
+    st.integers(0, 4),
+    st.lists(
+        st.tuples(st.sampled_from([4, 6, 12, 24, 48]), st.integers(1, 3), st.integers(0, 9)), min_size=2, max_size=4
+    ),
+)
+def test_a_batch_changes_anywhere_in_an_epoch(every, kind, parts):
+    """Each event is trained as often as there are passes, batches are as long as they are asked for, and scores have all events."""
+    plan, counted, job, steps = every[kind], 0, None, []
+    for rows, hosts, end_at in parts:
+        now = replace(plan, config={**plan.config, "batch_rows": rows})
+        job = Hosts(now, hosts) if job is None else goes_on(job, now, hosts)
+        job.run(end_at)
+        counted = counted + job.counts()
+        steps.append((rows, steps_of(job)))
+        if job.is_trained:
+            break
+    while not job.is_trained:
+        job = goes_on(job, job.plan, hosts)
+        job.run()
+        counted = counted + job.counts()
+        steps.append((rows, steps_of(job)))
+    assert (counted == 2).all()
+    ends = len(job.states[0].progress.history)
+    assert sum(one.scores.events for one in job.states[0].progress.history) == counted.sum()
+    if kind < 3:
+        short = sum(len(one) < rows for rows, found in steps for one in found)
+        assert all(len(one) <= rows for rows, found in steps for one in found)
+        assert short <= ends, "only the last batch of an epoch is short, wherever the batch has changed"
+        if kind != 1:
+            assert [event for _, found in steps for one in found for event in one] == [
+                event for one in steps_of(trained_straight(plan, 1)) for event in one
+            ]
+
+
+def test_a_position_of_an_earlier_release_has_batches_of_one_size(tmp_path):
+    plan = plan_of(tmp_path)
+    job = JobPosition(1, 2, "plan", ("h0",), (), "test", 3)
+    saved = SavedRun("", plan.identity, RunProgress(), None, {}, job=job)
+    assert saved.epoch_events == 3 * BATCH_ROWS
+    assert replace(saved, job=replace(job, epoch_events=40)).epoch_events == 40
+    assert replace(saved, job=None).epoch_events == 0
 
 
 def steps_of(job):

@@ -240,7 +240,7 @@ def test_divergence_holds_the_job_with_its_batch(warehouse, tmp_path):
 def test_a_job_goes_on_with_other_options_within_its_epoch(warehouse, tmp_path, hosts):
     """Its plan goes on with other options: each event is trained once, and with rates of nothing no weight of the commit changes.
 
-    The batch stays until the end of the epoch.
+    Batches of another size go on from the last event of the epoch that is trained.
     """
     of = settings(hosts, epoch_secs=0.3)
     begins = {**OPTIONS, "passes": 1}
@@ -257,10 +257,8 @@ def test_a_job_goes_on_with_other_options_within_its_epoch(warehouse, tmp_path, 
     )  # a release whose log this one does not read
     rates = dict.fromkeys(("embedding_learning_rate", "dense_learning_rate", "linear_learning_rate"), 1e-30)
     others = {"embedding_optimizer": "adam", "dense_optimizer": "sgd"}
-    goes_on = {**begins, **rates, **others, "staleness": 1}
-    if first.job.epoch_steps:
-        with pytest.raises(RunMismatch, match="a batch must stay until the epoch ends"):
-            launch(warehouse, tmp_path / "run", of, unit_rows=300, **{**begins, "batch_rows": 32})
+    goes_on = {**begins, **rates, **others, "staleness": 1, "batch_rows": 48}
+    assert first.job.epoch_events == first.job.epoch_steps * OPTIONS["batch_rows"]
     again = launch(warehouse, tmp_path / "run", of, unit_rows=300, **goes_on)
     assert (again.plan.continues, again.plan.units.first_unit) == (first.job.plan, job.plan.units.first_unit)
     assert again.newest.next_unit == first.job.next_unit
@@ -269,7 +267,7 @@ def test_a_job_goes_on_with_other_options_within_its_epoch(warehouse, tmp_path, 
     assert is_exact(warehouse, tmp_path / "run", **goes_on)
     last = saved_run(newest(tmp_path / "run"))
     assert last.progress.step > first.progress.step
-    assert last.identity.config["staleness"] == 1
+    assert (last.identity.config["staleness"], last.identity.config["batch_rows"]) == (1, 48)
     for name, before in first.arrays.items():
         if name.startswith("dense/weights/"):
             np.testing.assert_allclose(last.arrays[name], before, rtol=0, atol=1e-20, err_msg=name)

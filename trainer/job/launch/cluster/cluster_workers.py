@@ -25,6 +25,7 @@ class ClusterWorkers:
         suspension: of their JobSet; None: others start and end them.
         on_message: called with a sentence about a request that failed, or a JobSet that is missing.
         clock: monotonic seconds.
+        is_kept: whether the JobSet is suspended at the end instead of finished, since another job will resume it.
     """
 
     wait_while_held = True
@@ -34,8 +35,10 @@ class ClusterWorkers:
         suspension: Suspension | None,
         on_message: Callable[[str], None] = lambda message: None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        is_kept: bool = False,
     ) -> None:
-        self._suspension, self._on_message, self._clock = suspension, on_message, clock
+        self._suspension, self._on_message, self._clock, self._is_kept = suspension, on_message, clock, is_kept
         self._is_suspended: bool | None = None
         self._next_secs = 0.0
         self._problem = ""
@@ -55,9 +58,13 @@ class ClusterWorkers:
         self._next_secs = 0.0
         self._follow(True)
 
+    def keep_suspended(self) -> None:
+        """Suspend the JobSet, and look now and then whether it still is; call it often."""
+        self._follow(True)
+
     def end(self) -> None:
         """Suspend the JobSet unless it finishes by itself: its processes end with their job."""
-        until_secs = self._clock() + _FINISH_SECS
+        until_secs = self._clock() + (0.0 if self._is_kept else _FINISH_SECS)
         while self._suspension is not None and not self._is_suspended and self._clock() < until_secs:
             try:
                 if self._suspension.is_finished():

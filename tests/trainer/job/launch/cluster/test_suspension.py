@@ -205,6 +205,35 @@ def test_a_jobset_that_does_not_finish_is_suspended(server: KubernetesServer, mo
     assert said == []
 
 
+def test_a_jobset_for_another_job_is_suspended_at_once(server: KubernetesServer) -> None:
+    """It is not looked at for a while whether it completes."""
+    server.put(PLACE.path, jobset())
+    ClusterWorkers(Suspension(api_of(server), PLACE), is_kept=True).end()
+    assert server.spec(PLACE.path)["suspend"] is True
+    assert [one.method for one in server.requests] == ["GET", "PATCH"]
+
+
+def test_idle_workers_stay_suspended(server: KubernetesServer) -> None:
+    """Also if a killed process resumes them late, or the API does not answer at first."""
+    said: list[str] = []
+    clock = Clock()
+    workers = ClusterWorkers(Suspension(api_of(server), PLACE), said.append, clock)
+    server.put(PLACE.path, jobset())
+    server.fail_with = 500
+    workers.keep_suspended()
+    server.fail_with = 0
+    clock.now += 5
+    workers.keep_suspended()
+    assert server.spec(PLACE.path)["suspend"] is True
+    assert len(said) == 1
+    server.put(PLACE.path, jobset())
+    workers.keep_suspended()
+    assert server.spec(PLACE.path).get("suspend", False) is False, "it looks again after half a minute"
+    clock.now += 30
+    workers.keep_suspended()
+    assert server.spec(PLACE.path)["suspend"] is True
+
+
 @pytest.mark.parametrize(("error", "suspended"), [(None, True), (ClusterError("x"), True), (SystemExit(143), False)])
 def test_workers_are_suspended_after_the_job_but_not_when_its_process_is_terminated(
     server: KubernetesServer, error: BaseException | None, suspended: bool, monkeypatch: pytest.MonkeyPatch
