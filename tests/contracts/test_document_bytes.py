@@ -109,8 +109,8 @@ def checkpoints() -> dict[str, tuple[Any, Any, Read]]:
     full = replace(part, labels={"a": 1}, partition="q", host_steps=steps, ledger=None)
     manifests = [PartManifest(one, (PartArray("w", CheckpointFile(3, SHA), Moment(1, 4)),)) for one in (part, full)]
     files = Manifest(1, CheckpointFile(3, SHA), (("a", CheckpointFile(1, SHA)),))
-    job = JobPosition(1, 2, "p", ("h0", "h1"), (CarriedPlaces(0, 1, 2),), "0.1", 3, steps)
-    earlier = JobPosition(1, 2, "p", ("h0", "h1"), (), "0.1", 3, {}, ((1, 5),))
+    job = JobPosition(1, 2, "p", ("h0", "h1"), (CarriedPlaces(0, 1, 2),), "0.1", 3, host_steps=steps)
+    earlier = JobPosition(1, 2, "p", ("h0", "h1"), (), "0.1", 3, carried_units=((1, 5),))
     facts = CommitFacts({"a": 1}, SHA, {"task": "binary"}, (("k",),), {"k": 3}, {"scored": [], "stopped": 0})
     commit = CommitManifest(1, {"x": 1}, (PartName(1, 0, SHA),), None)
     counts = SavedCounts.of([("a", np.array([1, 1], np.uint8), 5), ("b", np.array([1, 2], np.uint8), None)])
