@@ -129,6 +129,8 @@ class Recording:
 
     def load(self, arrays: Any) -> None: ...
 
+    def load_saved(self, run_dir: Any, saved: Any, on_refusal: Any) -> None: ...
+
     def dense_arrays(self) -> dict[str, np.ndarray]:
         return {}
 

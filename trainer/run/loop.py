@@ -297,10 +297,7 @@ class _Run:
         if prepared.saved:
             saved = read_with_tables(self._config.run_dir, prepared.saved, self._config, self._tell_refusal)
             saved = with_slots_of(saved, self._config, self._weights.dense_arrays)
-            if isinstance(self._weights, ServedWeights):
-                self._weights.load_saved(self._run_dir, saved, self._tell_refusal)
-            else:
-                self._weights.load(saved.arrays)
+            self._weights.load_saved(self._run_dir, saved, self._tell_refusal)
             if collected := under(saved.arrays, f"{PREDICTIONS}/"):
                 self._collector.load(collected)
             self._prepared = replace(prepared, saved=None)  # its arrays are as large as the model

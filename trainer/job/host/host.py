@@ -500,10 +500,7 @@ class Host:
         if loads_all:
             saved = read_with_tables(self._run_dir, saved, data.config, _log_refusal)
         saved = with_slots_of(saved, data.config, lambda: model.initial)
-        if isinstance(model.weights, ServedHostWeights):
-            model.weights.load_saved(self._run_dir, saved, _log_refusal)
-        else:
-            model.weights.load(saved.arrays)
+        model.weights.load_saved(self._run_dir, saved, _log_refusal)
         state = self._fresh(rank, data)
         state.progress = replace(saved.progress, segments=data.plan.segments, planned_rows=dict(data.plan.planned_rows))
         if rank == 0 and (collected := under(saved.arrays, f"{PREDICTIONS}/")):

@@ -188,7 +188,7 @@ class ServedHostWeights(HostWeights):
         self._load(arrays, partial(self.tables.load, arrays) if has_tables else self.tables.clear)
 
     def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
-        """Restore a run of which the tables may not be read: rank 0 lets the servers read their shards. Raises as :meth:`load`."""
+        """See :meth:`ModelWeights.load_saved <trainer.run.weights.run_state.ModelWeights.load_saved>`: rank 0 lets the servers read."""
         if saved.unread:
             self._load(saved.arrays, partial(self.tables.load_saved, run_dir, saved, on_refusal))
         else:

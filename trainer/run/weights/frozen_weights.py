@@ -33,9 +33,10 @@ def predictor(weights: Weights | TpuWeights, config: TrainConfig) -> Callable[[B
 
     Where a lookup is a part of training, or weights are not in this process, that takes a copy in memory.
     """
-    if type(weights) is Weights and all(one is None or one.may_predict for one in (weights.engine, weights.linear)):
-        return weights.predict
-    return frozen_weights(weights.layout, replace(config, engine="cpu"), weights.head, weights.arrays()).predict
+    return (
+        weights.own_predictor
+        or frozen_weights(weights.layout, replace(config, engine="cpu"), weights.head, weights.arrays()).predict
+    )
 
 
 def _fitted(config: TrainConfig, layout: InputLayout, arrays: Mapping[str, Array]) -> TrainConfig:

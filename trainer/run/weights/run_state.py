@@ -47,7 +47,10 @@ from transforms.arrays import Array
 from transforms.derived_documents import document_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from trainer.model.dense_model import DenseModel
+    from trainer.run.weights.saved_run import SavedRun
 
 
 #: Tables of the linear part that are beside those of the deep part have names of their own.
@@ -195,8 +198,18 @@ class ModelWeights(Protocol):
     def end_tables(self) -> None:
         """End the reading of :meth:`begin_tables`, also where it failed."""
 
+    @property
+    def own_predictor(self) -> Callable[[Batch], Array] | None:
+        """Predicts and changes nothing of what training needs; None where predictions take a copy of the weights."""
+
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Restore the :meth:`arrays` of a checkpoint. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
+
+    def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+        """Restore a run; servers read the shards that it has not read. Raises as :meth:`load`.
+
+        ``on_refusal``: is called with the reason if servers cannot, and their rows pass through this process.
+        """
 
 
 class Weights:
@@ -327,6 +340,15 @@ class Weights:
         for engine in (self.engine, self.linear):
             if engine is not None:
                 engine.end_snapshot()
+
+    @property
+    def own_predictor(self) -> Callable[[Batch], Array] | None:
+        """See :meth:`ModelWeights.own_predictor`."""
+        return self.predict if all(one is None or one.may_predict for one in (self.engine, self.linear)) else None
+
+    def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+        """See :meth:`ModelWeights.load_saved`: all of it was read."""
+        self.load(saved.arrays)
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Restore the :meth:`arrays` of a checkpoint. Raises :class:`TornCheckpoint` if one is missing or does not fit."""

@@ -199,8 +199,8 @@ class ServedWeights(Weights):
         self.dense.load_state(under(arrays, "dense/"))
         self.tables.load(arrays)
 
-    def load_saved(self, run_dir: Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
-        """Restore a run of which the tables may not be read: the servers read their shards. Raises as :meth:`Weights.load`."""
+    def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+        """See :meth:`ModelWeights.load_saved <trainer.run.weights.run_state.ModelWeights.load_saved>`."""
         if not saved.unread:
             self.load(saved.arrays)
             return

@@ -6,7 +6,7 @@ A step is compiled with its lookups, dense part, dense optimizer and updates. Th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,11 @@ from trainer.tables.hashed_counts import HashedCounts
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.tpu.slices import StepInputs, TpuSlice
 from transforms.arrays import Array
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer.run.weights.saved_run import SavedRun
 
 #: Steps that the slice trains before the host looks at their logits.
 STEPS_PER_CALL = 64
@@ -172,6 +177,12 @@ class TpuWeights:
     def end_tables(self) -> None:
         """End the reading of :meth:`begin_tables`, also where it failed."""
         self.engine.end_snapshot()
+
+    own_predictor: Callable[[Batch], Array] | None = None
+
+    def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+        """See :meth:`ModelWeights.load_saved <trainer.run.weights.run_state.ModelWeights.load_saved>`: all of it was read."""
+        self.load(saved.arrays)
 
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Restore the :meth:`arrays` of a checkpoint of any engine. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
