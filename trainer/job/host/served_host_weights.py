@@ -18,8 +18,7 @@ from trainer.options.config import TrainConfig
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.dense_step import LookedUp, TableGradients
 from trainer.run.weights.one_engine import place_of
-from trainer.run.weights.run_state import AttemptBeginning
-from trainer.run.weights.saved_run import SavedRun
+from trainer.run.weights.run_state import AttemptBeginning, ReadRun
 from trainer.run.weights.saved_tables import parted_sections, state_arrays, table_arrays, under
 from trainer.run.weights.served_weights import ServedTables
 from trainer.run.weights.server_shards import ServerShards
@@ -187,7 +186,7 @@ class ServedHostWeights(HostWeights):
         has_tables = any(not name.startswith("dense/") for name in arrays)
         self._load(arrays, partial(self.tables.load, arrays) if has_tables else self.tables.clear)
 
-    def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+    def load_saved(self, run_dir: str | Path, saved: ReadRun, on_refusal: Callable[[str], None]) -> None:
         """See :meth:`ModelWeights.load_saved <trainer.run.weights.run_state.ModelWeights.load_saved>`: rank 0 lets the servers read."""
         if saved.unread:
             self._load(saved.arrays, partial(self.tables.load_saved, run_dir, saved, on_refusal))

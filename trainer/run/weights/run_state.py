@@ -11,6 +11,7 @@ import numpy as np
 
 from trainer.checkpoints.host_part import LABELS, LEDGER
 from trainer.checkpoints.parted_arrays import PartedArrays
+from trainer.checkpoints.shard_name import ShardName
 from trainer.errors import TornCheckpoint
 from trainer.model.calibration import Calibration
 from trainer.model.heads import BINARY
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainer.model.dense_model import DenseModel
-    from trainer.run.weights.saved_run import SavedRun
 
 
 #: Tables of the linear part that are beside those of the deep part have names of their own.
@@ -141,6 +141,26 @@ class AttemptBeginning:
     unused: Sequence[str] = ()
 
 
+class ReadRun(Protocol):
+    """What weights load of a run: a :class:`~trainer.run.weights.saved_run.SavedRun`."""
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """Weights, slots and random state, by name."""
+
+    @property
+    def unread(self) -> tuple[ShardName, ...]:
+        """The shards that servers are to read."""
+
+    @property
+    def number(self) -> int:
+        """Of the checkpoint."""
+
+    @property
+    def progress(self) -> RunProgress:
+        """Of the run."""
+
+
 class ModelWeights(Protocol):
     """A whole model in training, wherever its tables are."""
 
@@ -205,7 +225,7 @@ class ModelWeights(Protocol):
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Restore the :meth:`arrays` of a checkpoint. Raises :class:`TornCheckpoint` if one is missing or does not fit."""
 
-    def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+    def load_saved(self, run_dir: str | Path, saved: ReadRun, on_refusal: Callable[[str], None]) -> None:
         """Restore a run; servers read the shards that it has not read. Raises as :meth:`load`.
 
         ``on_refusal``: is called with the reason if servers cannot, and their rows pass through this process.
@@ -346,7 +366,7 @@ class Weights:
         """See :meth:`ModelWeights.own_predictor`."""
         return self.predict if all(one is None or one.may_predict for one in (self.engine, self.linear)) else None
 
-    def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+    def load_saved(self, run_dir: str | Path, saved: ReadRun, on_refusal: Callable[[str], None]) -> None:
         """See :meth:`ModelWeights.load_saved`: all of it was read."""
         self.load(saved.arrays)
 

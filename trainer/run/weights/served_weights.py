@@ -18,8 +18,7 @@ from trainer.options.config import TrainConfig
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.dense_step import LookedUp, TableGradients, TrainedDense
 from trainer.run.weights.one_engine import joined_features, joined_ids, joined_options, name_in_engine, place_of
-from trainer.run.weights.run_state import Weights, build_dense
-from trainer.run.weights.saved_run import SavedRun
+from trainer.run.weights.run_state import ReadRun, Weights, build_dense
 from trainer.run.weights.saved_tables import check_whole, parted_tables, saved_states, state_arrays, under
 from trainer.run.weights.server_shards import ServerShards
 from trainer.run.weights.slice_dense import SliceDense
@@ -123,7 +122,7 @@ class ServedTables:
         """Give all rows their initial values: servers may have those of an earlier run."""
         self.engine.load_state({one.name: empty_state(one) for one in self.engine.tables})
 
-    def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+    def load_saved(self, run_dir: str | Path, saved: ReadRun, on_refusal: Callable[[str], None]) -> None:
         """Let the servers read the shards of a run that were not read, or read them here if they cannot; see :meth:`ServerShards.load`."""
         if self.server_shards(on_refusal).load(run_dir, saved.progress.step, saved.unread):
             self.engine.take_loaded()
@@ -199,7 +198,7 @@ class ServedWeights(Weights):
         self.dense.load_state(under(arrays, "dense/"))
         self.tables.load(arrays)
 
-    def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+    def load_saved(self, run_dir: str | Path, saved: ReadRun, on_refusal: Callable[[str], None]) -> None:
         """See :meth:`ModelWeights.load_saved <trainer.run.weights.run_state.ModelWeights.load_saved>`."""
         if not saved.unread:
             self.load(saved.arrays)

@@ -19,7 +19,7 @@ from trainer.planning.plan import PartitionPlan
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.one_engine import joined_features, joined_ids, name_in_engine, place_of
 from trainer.run.weights.replica_state import ReplicaState, replica_variable
-from trainer.run.weights.run_state import AttemptBeginning, Weights, build_weights
+from trainer.run.weights.run_state import AttemptBeginning, ReadRun, Weights, build_weights
 from trainer.run.weights.saved_tables import parted_tables, saved_states, state_arrays, under
 from trainer.run.weights.server_shards import ServerShards
 from trainer.run.weights.slice_checks import events_per_replica
@@ -32,8 +32,6 @@ from transforms.arrays import Array
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from trainer.run.weights.saved_run import SavedRun
 
 #: Steps that the slice trains before the host looks at their logits.
 STEPS_PER_CALL = 64
@@ -180,7 +178,7 @@ class TpuWeights:
 
     own_predictor: Callable[[Batch], Array] | None = None
 
-    def load_saved(self, run_dir: str | Path, saved: SavedRun, on_refusal: Callable[[str], None]) -> None:
+    def load_saved(self, run_dir: str | Path, saved: ReadRun, on_refusal: Callable[[str], None]) -> None:
         """See :meth:`ModelWeights.load_saved <trainer.run.weights.run_state.ModelWeights.load_saved>`: all of it was read."""
         self.load(saved.arrays)
 
