@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from headrace.cli.held_out_scoring import fragment_reader
+from headrace.cli.held_out_scoring import score
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import (
     ModelOrRun,
@@ -34,18 +31,9 @@ from headrace.cli.options.scoring_hosts import (
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.terminal.output import emit, say
-from headrace.terminal.progress import progress_bar
-from headrace.terminal.quiet import import_tensorflow_quietly
 from headrace.terminal.units import many
 from trainer.job.launch.role_signals import end_with_supervisor
 from transforms.errors import InputError
-
-if TYPE_CHECKING:
-    from trainer.job.scoring.shared_scoring import ScoringChannels
-    from trainer.run.reading.stream import ReadFragment
-    from trainer.run.weights.run_state import RunProgress
-    from trainer.serving.scored_events import ScoredEvents
-    from warehouse.solution.solution import ReadSolution
 
 
 def evaluate(
@@ -89,17 +77,9 @@ def evaluate(
         for name in columns:
             table.column(name)  # raises for an unknown one, before anything is scored
         folder = run_folder_of(named.run_dir, named.model, solution.model_version, home)
-        import_tensorflow_quietly()
-        read = fragment_reader(warehouse, solution)
-        with progress_bar(f"scoring {named.model}", "events") as report:
-            if together is None:
-                scored = _score_alone(folder, solution, read, report)
-            else:
-                command = partial(
-                    scoring_command, named.model, solution.model_version, folder, start, end, home, together.hosts
-                )
-                with together.channels(command) as channels:
-                    scored = _score_together(folder, solution, read, channels, report)
+        hosts_here = 1 if together is None else together.hosts
+        command = partial(scoring_command, named.model, solution.model_version, folder, start, end, home, hosts_here)
+        scored = score(warehouse, solution, folder, f"scoring {named.model}", together, command)
         if scored.events is None:
             assert together is not None
             say(f"host {together.rank} has scored {many(scored.own_events, 'event')}: host 0 shows the figures")
@@ -112,41 +92,3 @@ def evaluate(
         found = evaluate_by(scored.events, fragments, columns, read_columns, most=most)
     screen = evaluation_screen(solution, found, scored.checkpoint, scored.progress, time.monotonic() - began)
     emit(screen, as_json=as_json)
-
-
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """The scored events, None where another host has them, and the checkpoint that scored them."""
-
-    events: ScoredEvents | None
-    own_events: int
-    checkpoint: str
-    progress: RunProgress
-
-
-def _score_alone(
-    folder: str, solution: ReadSolution, read: ReadFragment, report: Callable[[int, int], None]
-) -> _Scored:
-    from trainer.serving.scored_events import score_events
-    from trainer.serving.trained import load_trained
-
-    trained = load_trained(folder, on_skip=_tell_skipped)
-    events = score_events(trained, solution, read, progress=report)
-    return _Scored(events, len(events.labels), PurePath(trained.checkpoint).name, trained.progress)
-
-
-def _score_together(
-    folder: str,
-    solution: ReadSolution,
-    read: ReadFragment,
-    channels: ScoringChannels,
-    report: Callable[[int, int], None],
-) -> _Scored:
-    from trainer.job.scoring.shared_scoring import score_together
-
-    found = score_together(folder, solution, read, channels, on_skip=_tell_skipped, progress=report)
-    return _Scored(found.events, found.own_events, found.saved.name, found.saved.progress)
-
-
-def _tell_skipped(reason: str) -> None:
-    say(f"a checkpoint was skipped: {reason}")

@@ -1,12 +1,14 @@
-"""Reading fragments for the trainer, and scoring the held-out events of a job after a pass."""
+"""Reading fragments for the trainer, and scoring events: those of a command, of a test, and the held-out ones of a job after a pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from headrace.cli.options.scoring_hosts import ScoringHosts
+from headrace.cli.options.scoring_hosts import ScoringHosts, scoring_command
 from headrace.terminal.output import say
 from headrace.terminal.progress import progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from trainer.model.metrics import AnyScores
     from trainer.run.preparation.preparation import PreparedRun
     from trainer.run.progress.held_out import HeldOut
+    from trainer.run.weights.run_state import RunProgress
+    from trainer.serving.scored_events import ScoredEvents
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
@@ -35,31 +39,69 @@ def fragment_reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[S
 SHARED_TEST_EVENTS = 1_000_000
 
 
-def score_test(
-    warehouse: Warehouse,
-    held_out: ReadSolution,
-    run_dir: str,
-    hosts: int,
-    command: Callable[[int, Path], Sequence[str]],
-) -> AnyScores:
-    """The figures of the events after those of a training: with so many processes of this machine, if they are many events.
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What the newest checkpoint of a run predicts.
 
-    ``command``: the command line of a process by its rank and where they meet, see :func:`~headrace.cli.options.scoring_hosts.scoring_command`.
+    Attributes:
+        events: None where another host has them.
+        own_events: that this process has scored.
+        checkpoint: its name.
+        progress: of the run.
     """
-    from trainer.serving.trained import load_trained
 
+    events: ScoredEvents | None
+    own_events: int
+    checkpoint: str
+    progress: RunProgress
+
+
+def score(
+    warehouse: Warehouse,
+    solution: ReadSolution,
+    folder: str,
+    what: str,
+    together: ScoringHosts | None = None,
+    command: Callable[[int, Path], Sequence[str]] = lambda rank, meeting: (),
+) -> Scored:
+    """Score the labelled events of ``solution`` with the run in ``folder``.
+
+    Args:
+        what: the title of the progress bar.
+        together: the hosts that do so; None: this process alone.
+        command: the command line of another process of this machine, by its rank and where they meet.
+    """
     import_tensorflow_quietly()
-    read = fragment_reader(warehouse, held_out)
-    with progress_bar("testing", "events") as report:
-        if hosts == 1 or held_out.rows < SHARED_TEST_EVENTS:
-            return load_trained(run_dir).evaluate(held_out, read, progress=report)
+    read = fragment_reader(warehouse, solution)
+    with progress_bar(what, "events") as report:
+        if together is None:
+            from trainer.serving.scored_events import score_events
+            from trainer.serving.trained import load_trained
+
+            trained = load_trained(folder, on_skip=_tell_skipped)
+            events = score_events(trained, solution, read, progress=report)
+            return Scored(events, len(events.labels), PurePath(trained.checkpoint).name, trained.progress)
         from trainer.job.scoring.shared_scoring import score_together
 
-        with ScoringHosts(hosts, 0).channels(command) as channels:
-            found = score_together(run_dir, held_out, read, channels, progress=report)
-    assert found.events is not None, "the first host has all events"
-    collector = found.saved.head.collector()
-    collector.add(found.events.labels, found.events.logits)
+        with together.channels(command) as channels:
+            found = score_together(folder, solution, read, channels, on_skip=_tell_skipped, progress=report)
+        return Scored(found.events, found.own_events, found.saved.name, found.saved.progress)
+
+
+def _tell_skipped(reason: str) -> None:
+    say(f"a checkpoint was skipped: {reason}")
+
+
+def score_test(
+    warehouse: Warehouse, held_out: ReadSolution, run_dir: str, hosts: int, *, start: str, end: str, home: str
+) -> AnyScores:
+    """The figures of the events from ``start`` to ``end`` after a training: with ``hosts`` processes of this machine, if they are many events."""
+    together = ScoringHosts(hosts, 0) if hosts > 1 and held_out.rows >= SHARED_TEST_EVENTS else None
+    command = partial(scoring_command, held_out.model, held_out.model_version, run_dir, start, end, home, hosts)
+    events = score(warehouse, held_out, run_dir, "testing", together, command).events
+    assert events is not None, "the first host has all events"
+    collector = events.head.collector()
+    collector.add(events.labels, events.logits)
     return collector.scores()
 
 

@@ -18,7 +18,6 @@ from headrace.cli.options.exports import check_exported, finish_export, open_exp
 from headrace.cli.options.launchers import REMOTE
 from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.runs import job_folder, run_folder_of
-from headrace.cli.options.scoring_hosts import scoring_command
 from headrace.cli.options.servers import OpenServers, open_servers
 from headrace.cli.options.session import open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
@@ -177,26 +176,9 @@ def train(options: TrainOptions) -> None:
         exported = finish_export(exporter)
         tested = held_out if report.finished else None
         hosts_here = 1 if starts_later or data.table_version else most_hosts
-        scores = (
-            score_test(
-                warehouse,
-                tested,
-                folder,
-                hosts_here,
-                partial(
-                    scoring_command,
-                    options.model,
-                    solution.model_version,
-                    folder,
-                    data.end,
-                    data.test_end,
-                    home,
-                    hosts_here,
-                ),
-            )
-            if tested
-            else None
-        )
+        scores = None
+        if tested:
+            scores = score_test(warehouse, tested, folder, hosts_here, start=data.end, end=data.test_end, home=home)
         raw = {column: _score_column(warehouse, tested, column) for column in data.baseline or ()} if tested else {}
     screen = _screen(
         solution, held_out, settings, report, hashed, scores, raw, time.monotonic() - began, exported, named_towers,

@@ -141,7 +141,9 @@ def test_a_job_tests_a_large_range_with_as_many_processes_as_hosts(submitted, tm
     few = submitted(*train, "--run-dir", tmp_path / "few").json["test"]
     monkeypatch.setattr("headrace.cli.held_out_scoring.SHARED_TEST_EVENTS", 0)
     ranks = []
-    monkeypatch.setattr("headrace.cli.train.scoring_command", lambda *a: ranks.append(a[-2]) or scoring_command(*a))
+    monkeypatch.setattr(
+        "headrace.cli.held_out_scoring.scoring_command", lambda *a: ranks.append(a[-2]) or scoring_command(*a)
+    )
     many = submitted(*train, "--run-dir", tmp_path / "many").json["test"]
     assert ranks == [1]
     assert many == few

@@ -125,7 +125,7 @@ def score_together(
                 own += len(scored[0])
                 progress(sum(found.events), sum(rows))
             before, batch = ahead, next(batches, None) if batch else None
-    positions = _gathered_positions(channels.steps, ranges, kept, len(rows))
+    positions = _gathered_positions(channels.steps, ranges, kept, rows)
     if rank:
         return SharedScores(saved, own, None)
     labels, logits = found.joined()
@@ -225,27 +225,45 @@ def _taken(decoded: DecodedFragment, span: EventRange) -> Array:
 
 
 def _gathered_positions(
-    steps: Exchange, ranges: Sequence[EventRange], kept: Sequence[Array], fragments: int
+    steps: Exchange, ranges: Sequence[EventRange], kept: Sequence[Array], rows: Sequence[int]
 ) -> tuple[Array | None, ...]:
-    """On the first host, the stored events of each fragment that were scored; nothing on others."""
-    numbers = np.array([[one.fragment, len(own)] for one, own in zip(ranges, kept, strict=True)], np.int64)
-    own = [numbers.reshape(-1), np.concatenate([np.zeros(0, np.int64), *kept])]
+    """On the first host, the stored events of each fragment that were scored, None: all of them; nothing on others.
+
+    A host names the events of a range only if some were not scored. ``rows``: the stored events of each fragment.
+    """
+    numbers = np.array([[one.fragment, one.first, one.stop, len(own)] for one, own in zip(ranges, kept, strict=True)], np.int64)  # fmt: skip
+    named = [own for one, own in zip(ranges, kept, strict=True) if len(own) < one.stop - one.first]
+    own = [numbers.reshape(-1), np.concatenate([np.zeros(0, np.int64), *named])]
     received = steps.all_to_all([own, *([()] * (steps.hosts - 1))])
     if steps.rank:
         return ()
-    found: list[list[Array]] = [[np.zeros(0, np.int64)] for _ in range(fragments)]
+    found: list[list[Array]] = [[np.zeros(0, np.int64)] for _ in rows]
     for rank, arrays in enumerate(received):
-        if len(arrays) != 2 or any(one.dtype != np.int64 or one.ndim != 1 for one in arrays) or len(arrays[0]) % 2:
-            raise DataError(
-                "a host must say which events it has scored", where=f"host {rank}", value=f"{len(arrays)} arrays"
-            )
-        pairs = arrays[0].reshape(-1, 2)
-        if (pairs < 0).any() or (pairs[:, 0] >= fragments).any() or pairs[:, 1].sum() != len(arrays[1]):
-            raise DataError(
-                "a host must name fragments and as many events as it has scored",
-                where=f"host {rank}",
-                value=pairs[:4].tolist(),
-            )
-        for (number, _), events in zip(pairs.tolist(), np.split(arrays[1], np.cumsum(pairs[:, 1])[:-1]), strict=False):
+        for number, events in _named_events(arrays, rank, len(rows)):
             found[number].append(events)
-    return tuple(np.concatenate(one) for one in found)
+    joined = [np.concatenate(one) for one in found]
+    return tuple(None if len(events) == count else events for events, count in zip(joined, rows, strict=True))
+
+
+def _named_events(arrays: Sequence[Array], rank: int, fragments: int) -> Iterator[tuple[int, Array]]:
+    """The fragments of a host's ranges, and the events in them that it has scored. Raises :class:`DataError`."""
+    if len(arrays) != 2 or any(one.dtype != np.int64 or one.ndim != 1 for one in arrays) or len(arrays[0]) % 4:
+        raise _other_events(rank, f"{len(arrays)} arrays")
+    at = 0
+    for number, first, stop, count in arrays[0].reshape(-1, 4).tolist():
+        if not (0 <= number < fragments and 0 <= first < stop and 0 <= count <= stop - first):
+            raise _other_events(rank, (number, first, stop, count))
+        if count == stop - first:
+            yield number, np.arange(first, stop)
+            continue
+        events = arrays[1][at : at + count]
+        if len(events) < count or (events < first).any() or (events >= stop).any():
+            raise _other_events(rank, (number, first, stop, count))
+        yield number, events
+        at += count
+    if at < len(arrays[1]):
+        raise _other_events(rank, f"{len(arrays[1]) - at} events more")
+
+
+def _other_events(rank: int, value: object) -> DataError:
+    return DataError("a host must name ranges of fragments, and the events in them that it has scored", where=f"host {rank}", value=value)  # fmt: skip

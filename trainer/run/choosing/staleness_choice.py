@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from trainer.errors import ConfigError
+from trainer.run.weights.row_delay import count_among, ids_of
 from trainer.tables.batches import IdBatch
-from transforms.arrays import Array
 
 #: The bound of ``"staleness": "auto"``: `benchmarks/staleness.py --quality` shows what it costs, and what more of it does.
 DEFAULT_BOUND = 1.0
@@ -67,11 +67,11 @@ def measure_lateness(tables: Sequence[str], batches: Sequence[IdBatch], most: in
     ids, missed, frequent = 0, np.zeros(longest + 1), 0
     for table in dict.fromkeys(tables):
         features = [f for f, one in enumerate(tables) if one == table]
-        all_ids = [_ids_of(one, features) for one in window]
+        all_ids = [ids_of(one, features) for one in window]
         rows = [np.unique(one) for one in all_ids]
         for n in range(longest, len(window)):
             ids += len(all_ids[n])
-            missed[1:] += [_among(all_ids[n], rows[n - lag]) for lag in range(1, longest + 1)]
+            missed[1:] += [count_among(all_ids[n], rows[n - lag]) for lag in range(1, longest + 1)]
         _, counts = np.unique(np.concatenate(rows), return_counts=True)
         frequent = max(frequent, int(counts.max(initial=0)))
     return Lateness(tuple((np.cumsum(missed) / max(ids, 1)).tolist()), frequent / max(len(window), 1))
@@ -86,16 +86,3 @@ def choose_staleness(lateness: Lateness, bound: float, most: int) -> tuple[int, 
     elif chosen < most:
         found += ", and the sample has no more batches"
     return chosen, f"{found}; the most frequent row is in {lateness.most_frequent:.0%} of the batches"
-
-
-def _ids_of(batch: IdBatch, features: Sequence[int]) -> Array:
-    return np.concatenate([batch.ids[int(batch.offsets[f, 0]) : int(batch.offsets[f, -1])] for f in features])
-
-
-def _among(ids: Array, rows: Array) -> int:
-    """How many of ``ids`` are among ``rows``, which ascend."""
-    if not len(rows):
-        return 0
-    places = np.minimum(np.searchsorted(rows, ids), len(rows) - 1)
-    found: Any = (rows[places] == ids).sum()
-    return int(found)

@@ -77,16 +77,23 @@ def measure_delay(tables: Sequence[str], batch: IdBatch, before: IdBatch | None,
     found = NO_DELAY
     for table in dict.fromkeys(tables):
         features = [f for f, one in enumerate(tables) if one == table]
-        ids = _ids(batch, features)
-        overlapping = 0 if before is None else _among(ids, before, features)
-        found += RowDelay(len(ids), overlapping, sum(_among(ids, one, features) for one in missed))
+        ids = ids_of(batch, features)
+        overlapping, *each = (
+            0 if one is None else count_among(ids, np.unique(ids_of(one, features))) for one in (before, *missed)
+        )
+        found += RowDelay(len(ids), overlapping, sum(each))
     return found
 
 
-def _ids(batch: IdBatch, features: Sequence[int]) -> Array:
+def ids_of(batch: IdBatch, features: Sequence[int]) -> Array:
+    """The ids of some features of a batch, one feature after the other."""
     bounds = ((int(batch.offsets[f, 0]), int(batch.offsets[f, -1])) for f in features)
     return np.concatenate([batch.ids[first:stop] for first, stop in bounds])
 
 
-def _among(ids: Array, other: IdBatch, features: Sequence[int]) -> int:
-    return int(np.isin(ids, np.unique(_ids(other, features))).sum())
+def count_among(ids: Array, rows: Array) -> int:
+    """How many of ``ids`` are among ``rows``, which ascend."""
+    if not len(rows):
+        return 0
+    places = np.minimum(np.searchsorted(rows, ids), len(rows) - 1)
+    return int(np.count_nonzero(rows[places] == ids))

@@ -87,15 +87,17 @@ class Spoiled(OneHost):
         return [[self._change(one) if one.dtype == np.uint8 else one for one in arrays] for arrays in parts]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda one: one[:-8],
-        lambda one: np.append(one, np.zeros(8, np.uint8)),
-        lambda one: np.full_like(one, 255),
-        lambda one: one.view(np.int8),
-    ],
-)
+#: What an encoded message may arrive as, by name.
+OTHER_BYTES = {
+    "short": lambda one: one[:-8],
+    "long": lambda one: np.append(one, np.zeros(8, np.uint8)),
+    "of no encoder": lambda one: np.full_like(one, 255),
+    "of another type": lambda one: one.view(np.int8),
+    "floats": lambda one: one.view(np.float32),
+}
+
+
+@pytest.mark.parametrize("change", OTHER_BYTES.values(), ids=OTHER_BYTES)
 def test_other_bytes_are_one_error(change):
     tables = ShardedTables(FEATURES, seed=SEED, exchange=Spoiled(change), values="fp16")
     with pytest.raises((DataError, BadBatch)):

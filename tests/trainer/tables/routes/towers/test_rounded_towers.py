@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.trainer.tables.routes.partitioned.test_rounded_values import OTHER_BYTES
 from tests.trainer.tables.routes.towers.grouped_threads import on_workers
 from tests.trainer.tables.test_engine import batch_of
 from trainer.errors import BadBatch
@@ -89,16 +90,7 @@ class _Spoiled:
 
 
 @pytest.mark.parametrize("spoiled", ["peers", "group"])
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda one: one[:-8],
-        lambda one: np.append(one, np.zeros(8, np.uint8)),
-        lambda one: np.full_like(one, 255),
-        lambda one: one.view(np.float32),
-    ],
-    ids=["short", "long", "no-encoder", "floats"],
-)
+@pytest.mark.parametrize("change", OTHER_BYTES.values(), ids=OTHER_BYTES)
 def test_other_bytes_are_one_error(spoiled, change):
     placement = TowerPlacement(1, 1, (("a", "b", "c", "d"),))
 
