@@ -15,19 +15,20 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, served  # noqa: F401 (a fixture)
-from tests.support.neighbour import ATTEMPTS
+from tests.support.neighbour import ATTEMPTS, TRIED
 from tests.support.processes import PATIENCE_SECS
 from trainer.job.control.job_files import JobFiles
 from trainer.job.launch import local_servers
+from trainer.job.launch.local_servers import LocalServers
 
 
 @contextmanager
-def neighbour(found: dict[str, int]) -> Iterator[None]:
-    """A process that tries everything on the services of this process's children."""
+def neighbour(found: dict[str, int]) -> Iterator[subprocess.Popen]:
+    """A process that tries everything on the services of this process's children until the block ends; ``found`` gets what it got."""
     command = [sys.executable, "-m", "tests.support.neighbour", str(os.getpid())]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         try:
-            yield
+            yield running
             answer, _ = running.communicate("end\n", timeout=PATIENCE_SECS)
             found.update(json.loads(answer))
         finally:
@@ -46,7 +47,8 @@ def test_a_process_without_the_token_changes_and_learns_nothing(served, tmp_path
     arguments = ("train", "first", "--config", served.options, "--json", *options)
     served(*arguments, "--run-dir", tmp_path / "alone")
     found: dict[str, int] = {}
-    with neighbour(found):
+    with neighbour(found) as other:
+        _wait_for_attempts(monkeypatch, other)
         report = served(*arguments, "--run-dir", tmp_path / "beside").json
     for name in ATTEMPTS:
         assert found.get(f"{name}: ERROR", 0) > 0, found
@@ -56,6 +58,22 @@ def test_a_process_without_the_token_changes_and_learns_nothing(served, tmp_path
     assert report["exact"] is True
     assert_equal_runs(tmp_path / "alone", tmp_path / "beside")
     _assert_secret(tmp_path / "beside")
+
+
+def _wait_for_attempts(monkeypatch: pytest.MonkeyPatch, other: subprocess.Popen) -> None:
+    """Training begins only once the other process has tried everything on the servers: on a busy machine, a short run would end before."""
+    enter = LocalServers.__enter__
+
+    def start(self: LocalServers) -> LocalServers:
+        entered = enter(self)
+        if not waited:
+            waited.append(True)
+            assert other.stdout is not None
+            assert other.stdout.readline() == f"{TRIED}\n"
+        return entered
+
+    waited: list[bool] = []
+    monkeypatch.setattr(LocalServers, "__enter__", start)
 
 
 def _assert_secret(run: Path) -> None:

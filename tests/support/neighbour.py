@@ -1,8 +1,8 @@
 """Another process of the machine, which has no token and tries everything on the ports that it finds, until its standard input ends.
 
 ``python -m tests.support.neighbour PARENT`` finds the ports on which the descendants of the process PARENT listen, as any local process finds those of all
-processes in ``/proc/net/tcp``; so a test does not disturb other services of its machine. It prints a JSON object of what it got by kind of attempt: the
-greetings that were taken, and the refusals.
+processes in ``/proc/net/tcp``; so a test does not disturb other services of its machine. It prints ``TRIED`` once each kind of attempt has got an answer,
+and at the end a JSON object of what it got by kind of attempt: the greetings that were taken, and the refusals.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from trainer.wire.flight.addresses import Address
 from trainer.wire.frames import HEADER_BYTES, FrameOrder, WireProtocol, read_frame_header
 from transforms.errors import HeadraceError
 
+TRIED = "tried everything once"
 _SECS = 2.0
 #: An update of no row, as any client could send it.
 _EMPTY = b"".join(messages.write_gradients(messages.RowNumbers(np.zeros(0, np.int32), np.zeros(1, np.int64)), np.ones(1, np.float32), [np.zeros(0, np.float32)]))  # fmt: skip
@@ -101,9 +102,12 @@ def try_everything(parent: int, found: Counter[str]) -> None:
 
 
 def main() -> None:
-    found = Counter[str]()
+    found, tried = Counter[str](), False
     while not select.select([sys.stdin], [], [], 0.05)[0]:
         try_everything(int(sys.argv[1]), found)
+        if not tried and all(found[f"{name}: {Kind.ERROR.name}"] for name in ATTEMPTS):
+            tried = True
+            print(TRIED, flush=True)
     print(json.dumps(found), flush=True)
 
 
