@@ -24,6 +24,7 @@ from trainer.scheduling.events import (
     Joined,
     Lost,
     Notice,
+    PartitionChanged,
     PlanFailed,
     Published,
     Recovered,
@@ -361,6 +362,7 @@ KEPT_EVENTS = (
     EpochDue(1.0),
     Deadline(1.0),
     Resume(1.0),
+    PartitionChanged(1.0, "plan of tables"),
 )
 
 
