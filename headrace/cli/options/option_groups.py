@@ -32,6 +32,7 @@ class Mark(Enum):
     Attributes:
         FIRST: the help shows it in the first panel.
         PATH: its text is a path of this machine, unless it is a URL.
+        AUTO: the word "auto" is none.
         COUNT: its text may be a number.
         TIME: its text is a time.
         OF_THE_CALL: it belongs to one call of the command, and is in no run file.
@@ -39,6 +40,7 @@ class Mark(Enum):
 
     FIRST = "first"
     PATH = "path"
+    AUTO = "auto"
     COUNT = "count"
     TIME = "time"
     OF_THE_CALL = "of the call"
