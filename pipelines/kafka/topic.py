@@ -33,7 +33,7 @@ _NOT_ALLOWED = frozenset(
      "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE")
 )  # fmt: skip
 _NO_TOPIC = frozenset(("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"))
-_PROPERTY = re.compile(r'configuration property:? "?([A-Za-z0-9._]+)')
+_PROPERTY = re.compile(r'configuration property:? "?([A-Za-z0-9._]+)|\b((?:ssl|sasl)\.[a-z.]+)')
 
 
 class OffsetGone(StorageError):
@@ -143,6 +143,7 @@ class Topic:
             partitions = [one.id for one in found.partitions]
             earliest = self._offsets(partitions, self._admin_api.OffsetSpec.earliest())
             latest = self._offsets(partitions, self._admin_api.OffsetSpec.latest())
+        self._failure = ""  # it was no lasting one
         topic_id = str(found.topic_id)
         bounds = {partition: Bounds(earliest[partition], latest[partition]) for partition in partitions}
         return TopicState("" if topic_id == _NO_ID else topic_id, bounds)
@@ -228,7 +229,8 @@ class Topic:
         return ""
 
     def _on_error(self, error: Any) -> None:
-        self._failure = f"{error.name()}: {error.str()}"
+        if not (self._failure and error.name() == "_ALL_BROKERS_DOWN"):  # a consequence of what was said before
+            self._failure = f"{error.name()}: {error.str()}"
 
     @contextmanager
     def _refused_properties(self) -> Iterator[None]:
@@ -239,7 +241,7 @@ class Topic:
             said = error.args[0].str() if isinstance(error, self._kafka.KafkaException) else str(error)
             found = _PROPERTY.search(said)
             raise InputError("the client properties must be ones that librdkafka takes", where="--client-config",
-                             value=found[1] if found else "a property that it does not name",
+                             value=(found[1] or found[2]) if found else "a property that it does not name",
                              next_step="see librdkafka's CONFIGURATION.md for its values") from None  # fmt: skip
 
     @contextmanager
@@ -268,6 +270,9 @@ class Topic:
             return InputError("the client must be allowed to read the topic", where=where,
                               value=self._failure if self._failure.startswith("_AUTHENTICATION") else said,
                               next_step="check the file of --client-config, and the rights to read and describe the topic")  # fmt: skip
+        if self._failure.startswith("_SSL"):
+            return InputError("the brokers must show a certificate that the client trusts", where=where, value=self._failure,
+                              next_step="name the authority's certificate in --client-config as ssl.ca.location, and the brokers as their certificates do")  # fmt: skip
         return self._unreachable(said)
 
     def _unreachable(self, said: str) -> StorageError:

@@ -1,4 +1,4 @@
-"""A Kafka broker of one node, which is its own controller (KRaft), with a listener without and one with passwords."""
+"""A Kafka broker of one node, which is its own controller (KRaft): listeners without passwords, with them, and with them over TLS."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import confluent_kafka
 from confluent_kafka import admin
 
 from tests.kafka.install import LIB
+from tests.support.certificates import Certificates, make_certificates
 from tests.support.processes import end, free_port, is_listening, start, wait_until
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -21,18 +22,27 @@ JAVA = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp"
 _ANSWER_SECS = 60.0
 
 
-def settings(folder: Path, plain: int, sasl: int, controller: int) -> dict[str, object]:
+def settings(
+    folder: Path, plain: int, sasl: int, tls: int, controller: int, certificates: Certificates
+) -> dict[str, object]:
     """The broker's configuration: small, quick to begin, and quick to delete what is to be deleted."""
+    chain = folder / "chain.pem"
+    chain.write_bytes(certificates.key.read_bytes() + certificates.certificate.read_bytes())
+    scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     return {
         "process.roles": "broker,controller", "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}", "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{sasl}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl.plain.sasl.jaas.config": f'{login} user_reader="{PASSWORD}";',
+        "listener.name.tls.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.tls.scram-sha-512.sasl.jaas.config": scram,
+        "listener.name.tls.ssl.keystore.type": "PEM",
+        "listener.name.tls.ssl.keystore.location": chain,
         "log.dirs": folder / "data", "auto.create.topics.enable": "false",
         "offsets.topic.replication.factor": 1, "offsets.topic.num.partitions": 1,
         "transaction.state.log.replication.factor": 1, "transaction.state.log.min.isr": 1,
@@ -44,10 +54,12 @@ def settings(folder: Path, plain: int, sasl: int, controller: int) -> dict[str, 
 
 @dataclass(frozen=True)
 class Broker:
-    """A running broker: ``address`` is its listener without passwords, ``protected`` that with them."""
+    """A running broker: ``address`` is its listener without passwords, ``protected`` that with them, ``encrypted`` that with them over TLS."""
 
     address: str
     protected: str
+    encrypted: str
+    certificates: Certificates
     process: subprocess.Popen[bytes]
     admin: admin.AdminClient
 
@@ -122,16 +134,19 @@ class Broker:
 def running(folder: Path) -> Iterator[Broker]:
     """The broker, with its configuration, log and messages in ``folder``; it is gone at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    plain, sasl, controller = free_port(), free_port(), free_port()
+    plain, sasl, tls, controller = (free_port() for _ in range(4))
+    certificates = make_certificates(folder / "certificates")
     properties = folder / "server.properties"
-    lines = (f"{key}={value}\n" for key, value in settings(folder, plain, sasl, controller).items())
+    lines = (f"{key}={value}\n" for key, value in settings(folder, plain, sasl, tls, controller, certificates).items())
     properties.write_text("".join(lines))
-    made = [*JAVA, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)]
+    made = [*JAVA, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties),
+            "--add-scram", f"SCRAM-SHA-512=[name=reader,password={PASSWORD}]"]  # fmt: skip
     subprocess.run(made, check=True, capture_output=True)
     process = start([*JAVA, "kafka.Kafka", str(properties)], folder / "broker.log")
     try:
-        wait_until(lambda: is_listening(plain) and is_listening(sasl), "the broker listens", {"broker": process})
+        wait_until(lambda: all(map(is_listening, (plain, sasl, tls))), "the broker listens", {"broker": process})
         client = admin.AdminClient({"bootstrap.servers": f"127.0.0.1:{plain}", "log_level": 0})
-        yield Broker(f"127.0.0.1:{plain}", f"127.0.0.1:{sasl}", process, client)
+        addresses = (f"127.0.0.1:{port}" for port in (plain, sasl, tls))
+        yield Broker(*addresses, certificates, process, client)
     finally:
         end(process)

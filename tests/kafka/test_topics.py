@@ -20,6 +20,7 @@ from pipelines.kafka.location import parse_topic
 from pipelines.kafka.topic import BatchLimits, OffsetGone, Topic
 from tests.kafka.install import ROOT
 from tests.support.called_commands import call
+from tests.support.certificates import make_certificates
 from tests.support.processes import wait_until
 from warehouse import Warehouse, WarehouseConfig
 from warehouse.kafka.offsets import Bounds
@@ -241,6 +242,43 @@ def test_passwords_reach_the_broker_and_nothing_else(
     refused = call(capsys, "table", "add", "log", place, "--client-config", properties, status=2)
     assert "must be allowed" in refused
     assert "wrong-one" not in refused
+
+
+def test_a_topic_is_read_over_tls_from_the_broker_that_is_trusted(
+    broker: Broker, home: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.kafka.broker import PASSWORD
+
+    broker.create("encrypted", 1)
+    broker.produce("encrypted", events(range(3)))
+    place = f"kafka://{broker.encrypted}/encrypted"
+    properties = tmp_path / "client.properties"
+    login = "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.username=reader\n"
+    trusted = f"ssl.ca.location={broker.certificates.authority}\n"
+    properties.write_text(f"{login}sasl.password={PASSWORD}\n{trusted}")
+    done = call(capsys, "table", "add", "log", place, "--client-config", properties)
+    assert done["rows"] == 3
+    broker.produce("encrypted", events([3]))
+    assert call(capsys, "table", "add", "log", place, "--client-config", properties)["rows"] == 1
+
+    other = make_certificates(tmp_path / "other").authority
+    refused = {
+        "another authority": (
+            f"{login}sasl.password={PASSWORD}\nssl.ca.location={other}\n",
+            2,
+            "must show a certificate that the client trusts",
+        ),
+        "a wrong password": (f"{login}sasl.password=wrong-one\n{trusted}", 2, "must be allowed"),
+        "no TLS": (f"{login.replace('SASL_SSL', 'SASL_PLAINTEXT')}sasl.password={PASSWORD}\n", 6, "must answer"),
+        "no file": (f"{login}sasl.password={PASSWORD}\nssl.ca.location={tmp_path}/none.pem\n", 2, "ssl.ca.location"),
+    }
+    for why, (text, status, said) in refused.items():
+        properties.write_text(text)
+        answer = call(capsys, "table", "add", "log", place, "--client-config", properties, status=status)
+        assert said in answer, (why, answer)
+        assert PASSWORD not in answer
+        assert "wrong-one" not in answer
+    assert offsets(home) == {0: 4}
 
 
 def test_each_message_is_in_the_table_once_though_the_import_is_killed(broker: Broker, home: str) -> None:

@@ -240,6 +240,8 @@ class PlanFeedback:
 
     def _measure(self, status: JobStatus) -> None:
         """Note what the newest change has cost and brought, once an attempt by it takes steps."""
+        if self._planning is not None:  # its log will replace this one
+            return
         if not self._log.changes or status.partition != self._log.plan or self._measured == status.attempt:
             return
         secs = self._times.step_secs(status.attempt)
