@@ -27,14 +27,15 @@ from benchmarks.many_models import worker_secs
 from benchmarks.support.drifting_lists import DIM, facts, lists_model, names, write_lists
 from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import START
-from trainer.job.control.controller_client import ControllerClient
+from trainer.job.control.controller_client import ControllerClient, is_away, is_other_service
 from trainer.job.control.job_files import JobFiles
 from trainer.job.feedback.plan_log import PlanLog
+from trainer.job.launch.job_spec import JobSpec
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes
 from trainer.planning.planner import make_plan
 from trainer.planning.topologies import topology_of
-from transforms.errors import HeadraceError
+from transforms.errors import HeadraceError, NotFound
 from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
 
 _BATCH = 1024
@@ -59,8 +60,10 @@ class StepSecs:
         """Look at the job once."""
         try:
             status = client.status()
-        except HeadraceError:  # it has not begun, or has ended
-            return
+        except HeadraceError as error:
+            if is_away(error) or is_other_service(error):  # it has not begun, or has ended
+                return
+            raise
         for one in status.members:
             if (
                 one.rank == 0
@@ -110,9 +113,11 @@ class Scene:
 
 
 def _client(run: Path) -> ControllerClient | None:
+    """A client of the job's controller; None before the job is made."""
+    files = JobFiles(run)
     try:
-        return ControllerClient.of_run(JobFiles(run))
-    except HeadraceError:
+        return ControllerClient.of_run(files, job=JobSpec.read(files).job)
+    except NotFound:
         return None
 
 

@@ -269,7 +269,6 @@ def test_a_topic_is_read_over_tls_from_the_broker_that_is_trusted(
             "must show a certificate that the client trusts",
         ),
         "a wrong password": (f"{login}sasl.password=wrong-one\n{trusted}", 2, "must be allowed"),
-        "no TLS": (f"{login.replace('SASL_SSL', 'SASL_PLAINTEXT')}sasl.password={PASSWORD}\n", 6, "must answer"),
         "no file": (f"{login}sasl.password={PASSWORD}\nssl.ca.location={tmp_path}/none.pem\n", 2, "ssl.ca.location"),
     }
     for why, (text, status, said) in refused.items():
