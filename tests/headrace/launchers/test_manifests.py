@@ -565,3 +565,20 @@ def test_a_launcher_is_for_the_command_itself(
     monkeypatch.chdir(tmp_path)
     assert run([*command, *BASE]) == 2
     assert rule in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_plan_that_follows_the_data_is_an_option_of_the_controller(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = rendered(capsys, *ON_NODES, "--hosts", "2", "--plan", "auto")
+    found = [one for one in _lists(documents) if "--plan" in one]
+    assert [option(one, "--plan") for one in found] == ["auto"]
+
+
+def _lists(value: Any) -> list[list[str]]:
+    """All lists of texts in some documents."""
+    if isinstance(value, dict):
+        return [found for one in value.values() for found in _lists(one)]
+    if isinstance(value, list):
+        return (
+            [value] if all(isinstance(one, str) for one in value) else [found for one in value for found in _lists(one)]
+        )
+    return []
