@@ -129,6 +129,10 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
     if not options.data.version:
         raise InputError("a job on other machines must name the version of its model", where="--version",
                          next_step="headrace model ls lists versions: a process that is started again must train the same one")  # fmt: skip
+    readers = hosts.reader_range
+    if readers is None:
+        raise InputError("a job on other machines must have a number of readers, or a range", where="--readers",
+                         allowed="such as 4, or 2..8 with --launcher gke", next_step="give this option too")  # fmt: skip
     topology = _slice_of(options, training, tpus)
     if topology is not None:
         check_hosts(hosts.hosts, topology)
@@ -138,7 +142,7 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         name=cluster.job_name or "headrace",
         topology=topology,
         hosts=count,
-        readers=hosts.readers,
+        readers=readers,
         images=Images.parse(cluster.images, tag=version("headrace")),
         run_dir=options.run.run_dir,
         home=home_text(options.run.home),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from trainer.job.launch.training_job import PlanOptions
     from trainer.model.idle_units import IdleUnits
     from trainer.options.config import TrainConfig
+    from trainer.options.reader_range import ReaderRange
     from trainer.options.towers import Towers
     from trainer.planning.plan import PartitionPlan
     from trainer.run.labels.late_data import LateData
@@ -450,10 +451,10 @@ def job_settings(options: JobOptions) -> JobSettings:
     from trainer.scheduling.job import JobSettings
 
     hosts = options.hosts
-    initial = _phase(hosts.hosts, hosts.readers, hosts.epoch_secs)
+    initial = _phase(hosts.hosts, hosts.reader_range, hosts.epoch_secs)
     later = _phase(
         hosts.caught_up_hosts or hosts.hosts,
-        hosts.caught_up_readers or hosts.readers,
+        hosts.caught_up_reader_range,
         hosts.caught_up_epoch_secs or hosts.epoch_secs,
     )
     return JobSettings(
@@ -474,14 +475,15 @@ def job_settings(options: JobOptions) -> JobSettings:
 _BEHIND_UNITS = 64
 
 
-def _phase(hosts: int, readers: int, epoch_secs: float) -> PhaseSettings:
-    """The settings of a phase."""
+def _phase(hosts: int, readers: ReaderRange | None, epoch_secs: float) -> PhaseSettings:
+    """The settings of a phase; without a range of readers there is at most one on each CPU core."""
     import os
 
+    from trainer.options.reader_range import ReaderRange
     from trainer.scheduling.job import PhaseSettings
 
-    most = readers or max(1, os.cpu_count() or 1)
-    return PhaseSettings(epoch_secs or None, least_readers=readers or 1, most_readers=most, hosts=hosts)
+    limits = readers or ReaderRange(1, max(1, os.cpu_count() or 1))
+    return PhaseSettings(epoch_secs or None, least_readers=limits.least, most_readers=limits.most, hosts=hosts)
 
 
 def _notice_sources(files: JobFiles, options: HostOptions) -> list[NoticeSource]:

@@ -33,6 +33,7 @@ class Mark(Enum):
         FIRST: the help shows it in the first panel.
         PATH: its text is a path of this machine, unless it is a URL.
         COUNT: its text may be a number.
+        RANGE: its text is a number or a range of numbers.
         TIME: its text is a time.
         OF_THE_CALL: it belongs to one call of the command, and is in no run file.
     """
@@ -40,6 +41,7 @@ class Mark(Enum):
     FIRST = "first"
     PATH = "path"
     COUNT = "count"
+    RANGE = "range"
     TIME = "time"
     OF_THE_CALL = "of the call"
 
