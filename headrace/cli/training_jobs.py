@@ -273,6 +273,7 @@ class _Job:
                 find_more,
                 None if remote is None else remote.workers,
                 server_roles(spec, self._files, token="" if remote is None else remote.token, watch=self._watch),
+                worker_roles(spec, self._files, token="" if remote is None else remote.token),
             )
             sources = _notice_sources(self._files, options.hosts)
             signals = _signals(supervisor) if remote is None else replaced_when_terminated(supervisor.stop)
@@ -598,6 +599,19 @@ def server_roles(
     return ServerRoles.of_run(
         servers, spec.run_dir(files), release=spec.settings.release, on_message=tell, watch=watch or watch_servers
     )
+
+
+def worker_roles(
+    spec: JobSpec, files: JobFiles, *, token: str = "", tell: Callable[[str], None] = say
+) -> ServerRoles | None:
+    """The embedding workers of a job, for its supervisor; None without. See :func:`server_roles`."""
+    from trainer.job.launch.host_process import servers_of
+    from trainer.job.launch.server_roles import ServerRoles
+
+    if spec.servers is None or not spec.servers.workers:
+        return None
+    servers = servers_of(replace(spec.servers, plan=""), files.read_document, token)
+    return ServerRoles.of_workers(servers, release=spec.settings.release, on_message=tell)
 
 
 @contextmanager

@@ -177,7 +177,7 @@ class Job:
         drained: the hosts that are drained at ``stop_unit``.
         data, next_data: the units to train; what replaces them at the next attempt.
         notices: ends of grace periods in job seconds, by role; None: of the whole job.
-        away: hosts and parameter servers that left after a notice and are not back.
+        away: hosts, parameter servers and embedding workers that left after a notice and are not back.
         away_secs: when the first of them left, in job seconds.
         is_all_away: the notice was for the whole job, which waits for all hosts.
         restarts, reader_failures: since the last commit.
@@ -247,6 +247,11 @@ class Job:
         return not least or len(self.present(RoleKind.SERVER)) < least
 
     @property
+    def misses_workers(self) -> bool:
+        """Whether an attempt must wait for an embedding worker: all of them left after notices."""
+        return bool(self.away_of(RoleKind.WORKER)) and not self.present(RoleKind.WORKER)
+
+    @property
     def deadline_secs(self) -> float | None:
         """When an epoch must be committed, in job seconds, by the earliest notice."""
         return min(self.notices.values()) - self.settings.leave_margin_secs if self.notices else None
@@ -261,8 +266,16 @@ class Job:
         return role.kind is RoleKind.HOST and role.name in self.hosts
 
     def is_used(self, role: Role) -> bool:
-        """Whether the last attempt needs the role to end with a commit: its hosts, and the parameter servers with its tables."""
-        return self.is_ranked(role) or (role.kind is RoleKind.SERVER and role.name not in self.unused_servers)
+        """Whether the last attempt needs the role to end with a commit.
+
+        These are its hosts, the parameter servers with its tables, and an embedding worker without another one that stays.
+        """
+        if role.kind is RoleKind.SERVER:
+            return role.name not in self.unused_servers
+        if role.kind is RoleKind.WORKER:
+            others = (Role(RoleKind.WORKER, name) for name in self.present(RoleKind.WORKER) if name != role.name)
+            return all(one in self.notices for one in others)
+        return self.is_ranked(role)
 
 
 def resume_job(job: Job, settings: JobSettings, commit: Commit) -> Job:
@@ -291,11 +304,11 @@ def _ascending(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (len(name), name)))
 
 
-def without_servers(job: Job) -> Job:
-    """The job before any parameter server has joined."""
-    members = {role: one for role, one in job.members.items() if role.kind is not RoleKind.SERVER}
-    away = frozenset(role for role in job.away if role.kind is not RoleKind.SERVER)
-    notices = {role: secs for role, secs in job.notices.items() if role is None or role.kind is not RoleKind.SERVER}
+def without_watched(job: Job) -> Job:
+    """The job before any parameter server or embedding worker has joined."""
+    members = {role: one for role, one in job.members.items() if not role.kind.is_watched}
+    away = frozenset(role for role in job.away if not role.kind.is_watched)
+    notices = {role: secs for role, secs in job.notices.items() if role is None or not role.kind.is_watched}
     return replace(job, members=members, away=away, notices=notices)
 
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from trainer.job.control.messages import JobStatus
 from trainer.job.launch.cluster.reader_scale import ReaderScale
 from trainer.job.launch.cluster.suspension import Suspension
-from trainer.scheduling.events import RoleKind
 from trainer.scheduling.transitions import FINAL
 from transforms.errors import HeadraceError
 
@@ -85,8 +84,8 @@ class ClusterWorkers:
         self.suspend()
 
     def are_gone(self, status: JobStatus) -> bool:
-        """Whether the job has no member but its parameter servers, which end with their cluster."""
-        return all(one.role.kind is RoleKind.SERVER for one in status.members)
+        """Whether the job has no member but its parameter servers and embedding workers, which end with their cluster."""
+        return all(one.role.kind.is_watched for one in status.members)
 
     def _scale(self, readers: int) -> None:
         if self._readers is not None:
