@@ -177,6 +177,7 @@ _NO_CHAOS = (
     "wait_for_memos",
     "least_hosts",
     "least_servers",
+    "spare_servers",
     "notice_file",
     "notice_http",
     "notice_metadata",

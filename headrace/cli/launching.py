@@ -154,7 +154,7 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         device_arguments=tuple(options.device.arguments() if tpus is None else tpus.arguments()),
         gpu=options.device.has_gpu,
         accelerator=cluster.accelerator,
-        servers=int(options.servers.servers or 0),
+        servers=options.servers.count,
         files=files,
     )
 
@@ -164,7 +164,7 @@ def _placement_files(options: TrainOptions, job: HostOptions | None, tpus: TpuOp
     from headrace.cli.planned_training import plan_of_training, towers_of_training
 
     given = {"plan": options.hosts.plan, "towers": options.hosts.towers}
-    servers = int(options.servers.servers or 0)
+    servers = options.servers.used if options.servers.servers else 0
     plan = plan_of_training(given["plan"], None if servers else job, tpus)
     if plan is not None and servers:
         check_server_plan(plan, servers)

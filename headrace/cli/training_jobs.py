@@ -59,6 +59,8 @@ class JobOptions:
     Attributes:
         hosts: its processes, at least one host.
         least_servers: with this number of parameter servers it goes on after preemption notices; 0: it waits for all.
+        servers: its parameter servers, if it has spares, with these.
+        spare_servers: of these so many have no tables.
         folder: with the job's files; empty: the run directory.
         wire_values: how rows and gradients are encoded between hosts, see :class:`~trainer.tables.wire.settings.WireSettings`.
         of_hosts: the options of host processes of this machine, such as their device.
@@ -66,6 +68,8 @@ class JobOptions:
 
     hosts: HostOptions
     least_servers: int = 0
+    servers: int = 0
+    spare_servers: int = 0
     folder: str = ""
     wire_values: str = "float32"
     of_hosts: tuple[str, ...] = ()
@@ -434,7 +438,9 @@ def job_options(options: TrainOptions, folder: str = "") -> JobOptions | None:
     if hosts is None:
         return None
     values, of_hosts = options.servers.wire().values, tuple(options.device.arguments())
-    return JobOptions(hosts, options.servers.least_servers, folder, values, of_hosts)
+    servers = options.servers
+    total = servers.count if servers.spare_servers else 0
+    return JobOptions(hosts, servers.least_servers, total, servers.spare_servers, folder, values, of_hosts)
 
 
 def plan_options(options: JobOptions, config: TrainConfig) -> PlanOptions:
@@ -464,6 +470,8 @@ def job_settings(options: JobOptions) -> JobSettings:
         least_hosts=hosts.least_hosts or 1,
         goes_on=hosts.least_hosts > 0,
         least_servers=options.least_servers,
+        servers=options.servers,
+        spare_servers=options.spare_servers,
         overlap=True,
         is_finite=not hosts.follow,
         behind_units=_BEHIND_UNITS if later != initial else None,

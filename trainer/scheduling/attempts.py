@@ -94,7 +94,7 @@ def _away_watched(job: Job) -> frozenset[Role]:
 
 def _keeps_servers(job: Job) -> bool:
     """Whether the next attempt has its tables on the parameter servers of the last one."""
-    return job.away_of(RoleKind.SERVER) == job.unused_servers
+    return job.next_unused == job.unused_servers
 
 
 def _start(job: Job, epoch: int, first_unit: int, continues: int | None) -> Outcome:
@@ -107,7 +107,7 @@ def _start(job: Job, epoch: int, first_unit: int, continues: int | None) -> Outc
         state=JobState.TRAINING,
         away=away,
         is_all_away=False,
-        unused_servers=job.away_of(RoleKind.SERVER),
+        unused_servers=job.next_unused,
         attempt=job.attempt + 1,
         epoch=epoch,
         first_unit=first_unit,

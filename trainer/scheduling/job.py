@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from trainer.scheduling.events import DataRange, Role, RoleKind
 from trainer.scheduling.orders import BEGINNING, Commit, Hold, TrainingPhase
 from trainer.scheduling.transitions import JobState
+from transforms.derived_documents import Later
 from transforms.errors import InputError
 from warehouse.scheduling.backoff import Backoff
 
@@ -60,6 +61,8 @@ class JobSettings:
         goes_on: after a preemption notice the job goes on with fewer hosts; else it waits until the role is back.
         least_servers: the job goes on with this number of parameter servers or more while others are away after a notice; 0: it waits
             for all of them.
+        servers: the parameter servers of a job with spares, with these; 0: it has none.
+        spare_servers: of these servers so many have no tables; one of them takes the place of a server with a preemption notice.
         overlap: the next epoch trains while hosts still write their parts of the last commit.
         is_finite: the job is done when all data is trained; else it waits for more.
         lost_secs: a role without a heartbeat for so long is lost.
@@ -78,6 +81,8 @@ class JobSettings:
     least_hosts: int = 1
     goes_on: bool = False
     least_servers: int = 0
+    servers: Later[int] = 0
+    spare_servers: Later[int] = 0
     overlap: bool = False
     is_finite: bool = True
     lost_secs: float = 30.0
@@ -98,6 +103,12 @@ class JobSettings:
             raise InputError(
                 "lost_secs must be finite and at least twice most_step_secs, which is above 0",
                 value=(self.lost_secs, self.most_step_secs),
+            )
+        if not (self.servers == self.spare_servers == 0 or 1 <= self.spare_servers < self.servers):
+            raise InputError(
+                "spare servers must be fewer than the servers",
+                value=self.spare_servers,
+                allowed=f"below {self.servers}",
             )
         for name in ("most_restarts", "most_reader_failures", "leave_margin_secs", "least_servers"):
             if not 0 <= getattr(self, name) < math.inf:
@@ -243,8 +254,25 @@ class Job:
         """Whether an attempt must wait for a parameter server that left after a notice."""
         if not self.away_of(RoleKind.SERVER):
             return False
-        least = self.settings.least_servers
+        least, needed = self.settings.least_servers, self.settings.servers - self.settings.spare_servers
+        if needed and self.settings.servers - len(self.next_unused) >= needed:
+            return False
         return not least or len(self.present(RoleKind.SERVER)) < least
+
+    @property
+    def next_unused(self) -> tuple[str, ...]:
+        """The parameter servers that an attempt leaves out now: those that are away, and the rest of the spares.
+
+        A server that is back is a spare, so that tables stay where they are.
+        """
+        away, spares = self.away_of(RoleKind.SERVER), self.settings.spare_servers
+        if not spares:
+            return away
+        names, there = [f"s{k}" for k in range(self.settings.servers)], self.present(RoleKind.SERVER)
+        held = [one for one in names if one not in away and one not in self.unused_servers]
+        others = [one for one in self.unused_servers if one not in away and one in there]
+        used = [*held, *others][: self.settings.servers - spares]
+        return tuple(one for one in names if one not in used)
 
     @property
     def misses_workers(self) -> bool:

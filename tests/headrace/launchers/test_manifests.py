@@ -224,6 +224,15 @@ def test_roles_find_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert option(found, "--jobset") == "default/ctr-workers"
 
 
+def test_spare_servers_are_pods_beside_those_with_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = rendered(capsys, *ON_NODES, "--hosts", "2", "--servers", "2", "--spare-servers", "1")
+    (server,) = (one for one in jobset(documents, "ctr-workers")["spec"]["replicatedJobs"] if one["name"] == "server")
+    assert server["template"]["spec"]["completions"] == 3
+    controller = arguments(documents, "controller")
+    assert option(controller, "--servers").count(",") == 2, "the last address is that of the spare"
+    assert option(controller, "--spare-servers") == "1"
+
+
 def test_a_range_of_readers_is_a_stateful_set_that_the_controller_scales(capsys: pytest.CaptureFixture[str]) -> None:
     """The controller may set its number, and change nothing else of it; a fixed number stays in the JobSet."""
     assert run([*BASE, *ON_NODES, "--hosts", "2", "--readers", "2..8"]) == 0
