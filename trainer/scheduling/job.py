@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from trainer.scheduling.events import DataRange, Role, RoleKind
 from trainer.scheduling.orders import BEGINNING, Commit, Hold, TrainingPhase
 from trainer.scheduling.transitions import JobState
-from transforms.derived_documents import Later
+from transforms.derived_documents import Omitted
 from transforms.errors import InputError
 from warehouse.scheduling.backoff import Backoff
 
@@ -81,8 +81,8 @@ class JobSettings:
     least_hosts: int = 1
     goes_on: bool = False
     least_servers: int = 0
-    servers: Later[int] = 0
-    spare_servers: Later[int] = 0
+    servers: Omitted[int] = 0
+    spare_servers: Omitted[int] = 0
     overlap: bool = False
     is_finite: bool = True
     lost_secs: float = 30.0
