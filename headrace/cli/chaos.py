@@ -35,6 +35,7 @@ from headrace.cli.training_jobs import (
     prepare,
     role_command,
     server_roles,
+    worker_roles,
 )
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
@@ -176,6 +177,7 @@ _NO_CHAOS = (
     "wait_for_memos",
     "least_hosts",
     "least_servers",
+    "spare_servers",
     "notice_file",
     "notice_http",
     "notice_metadata",
@@ -325,6 +327,7 @@ def _supervise(run_dir: Path, job: LaunchedJob, planned: int, what: str, injecti
             on_status,
             settings=settings,
             servers=server_roles(job.spec, JobFiles(run_dir)),
+            embedding_workers=worker_roles(job.spec, JobFiles(run_dir)),
         )
         if injection is None:
             return supervisor.run(job.newest)

@@ -39,7 +39,7 @@ def submit(
     name: Annotated[str, typer.Option(help="Its name. Default: the model's, with a number.")] = "",
     priority: Annotated[int, typer.Option(help="A higher one runs first.")] = 0,
     slots: Annotated[
-        int, typer.Option(help="Slots that it takes. Default: its hosts and readers, or 1.", show_default=False)
+        int, typer.Option(help="Slots that it takes. Default: its hosts and most readers, or 1.", show_default=False)
     ] = 0,
     fleet: FleetFolder = "",
     home: Home = "",
@@ -62,7 +62,8 @@ def submit(
     taken = {one.job.name for one in store.jobs()}
     free = (f"{options.model}-{number}" for number in range(1, len(taken) + 2))
     chosen = name or next(one for one in free if one not in taken)
-    count = slots or max(1, options.hosts.hosts + options.hosts.readers)
+    readers = options.hosts.reader_range
+    count = slots or max(1, options.hosts.hosts + (0 if readers is None else readers.most))
     save_options(options)
     has_file = options.run.from_file or options.run.save_as
     training = arguments_without_file(options) if has_file else tuple(command[1:])

@@ -129,6 +129,10 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
     if not options.data.version:
         raise InputError("a job on other machines must name the version of its model", where="--version",
                          next_step="headrace model ls lists versions: a process that is started again must train the same one")  # fmt: skip
+    readers = hosts.reader_range
+    if readers is None:
+        raise InputError("a job on other machines must have a number of readers, or a range", where="--readers",
+                         allowed="such as 4, or 2..8 with --launcher gke", next_step="give this option too")  # fmt: skip
     topology = _slice_of(options, training, tpus)
     if topology is not None:
         check_hosts(hosts.hosts, topology)
@@ -138,7 +142,7 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         name=cluster.job_name or "headrace",
         topology=topology,
         hosts=count,
-        readers=hosts.readers,
+        readers=readers,
         images=Images.parse(cluster.images, tag=version("headrace")),
         run_dir=options.run.run_dir,
         home=home_text(options.run.home),
@@ -150,7 +154,7 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         device_arguments=tuple(options.device.arguments() if tpus is None else tpus.arguments()),
         gpu=options.device.has_gpu,
         accelerator=cluster.accelerator,
-        servers=int(options.servers.servers or 0),
+        servers=options.servers.count,
         files=files,
     )
 
@@ -160,7 +164,7 @@ def _placement_files(options: TrainOptions, job: HostOptions | None, tpus: TpuOp
     from headrace.cli.planned_training import plan_of_training, towers_of_training
 
     given = {"plan": "" if options.hosts.plan_follows_data else options.hosts.plan, "towers": options.hosts.towers}
-    servers = int(options.servers.servers or 0)
+    servers = options.servers.used if options.servers.servers else 0
     plan = plan_of_training(given["plan"], None if servers else job, tpus)
     if plan is not None and servers:
         check_server_plan(plan, servers)

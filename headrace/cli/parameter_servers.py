@@ -54,6 +54,12 @@ Supervisor = Annotated[
 ]
 _MIB = 1 << 20
 _MOST_DRAIN_SECS = 86_400.0
+DrainSecs = Annotated[
+    float,
+    typer.Option(
+        help="After SIGTERM, how long clients may take to commit before the process ends; new ones are refused."
+    ),
+]
 
 
 @app.command("serve")
@@ -92,12 +98,7 @@ def serve(
             max=255,
         ),
     ] = 0,
-    drain_secs: Annotated[
-        float,
-        typer.Option(
-            help="After SIGTERM, how long clients may take to commit before the server ends; new ones are refused."
-        ),
-    ] = 25.0,
+    drain_secs: DrainSecs = 25.0,
     supervisor: Supervisor = 0,
 ) -> None:
     """Serve rows until SIGTERM, after which clients may commit. A killed process is replaced at once, and finds its rows in shared memory."""
@@ -110,10 +111,7 @@ def serve(
     token = _own_token(token_file, no_token)
     place = Address.parse(address)
     check_token(place, token)
-    if not 0 <= drain_secs <= _MOST_DRAIN_SECS:
-        raise InputError(
-            "--drain-secs must be a number of seconds", value=drain_secs, allowed=f"0 to {_MOST_DRAIN_SECS:g}"
-        )
+    _check_drain(drain_secs)
     limits, tls = _limits(message_mib, patience_secs), server_tls(certificate, key)
     if memory and not Path(memory).parent.is_dir():
         raise InputError("the folder of the memory must be in an existing folder", where="--memory", value=memory)
@@ -157,14 +155,19 @@ def worker(
     key: Key = "",
     server_ca: Annotated[str, typer.Option(help="PEM file of the authority of the servers' certificates: TLS.")] = "",
     address_file: AddressFile = "",
+    drain_secs: DrainSecs = 25.0,
     supervisor: Supervisor = 0,
 ) -> None:
-    """Pool rows of servers, and sum gradients by row, until SIGTERM, after which it answers what it has begun. A killed process is replaced at once."""
+    """Pool rows of servers, and sum gradients by row, until SIGTERM, after which a job that has no other worker may commit.
+
+    A killed process is replaced at once.
+    """
     from trainer.job.launch.worker_process import WorkerOptions, run_worker
     from trainer.servers.tls import client_tls, server_tls
     from trainer.wire.flight.addresses import Address
 
     _begin(supervisor)
+    _check_drain(drain_secs)
     addresses = addresses_of("--servers", servers)
     if server_token_file and no_server_token:
         raise _both("--server-token-file", "--no-server-token")
@@ -179,6 +182,7 @@ def worker(
         tls=server_tls(certificate, key),
         server_tls=client_tls(server_ca),
         server_token=server_token,
+        drain_secs=drain_secs,
     )
 
     def listening(place: Address) -> None:
@@ -198,6 +202,14 @@ def _begin(supervisor: int, terminated_status: int = 0) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     if supervisor:
         end_with_supervisor(supervisor)
+
+
+def _check_drain(drain_secs: float) -> None:
+    """Raise :class:`InputError` for a time that is not a number of seconds within its limit."""
+    if not 0 <= drain_secs <= _MOST_DRAIN_SECS:
+        raise InputError(
+            "--drain-secs must be a number of seconds", value=drain_secs, allowed=f"0 to {_MOST_DRAIN_SECS:g}"
+        )
 
 
 def _own_token(token_file: str, no_token: bool) -> str:

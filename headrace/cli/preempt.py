@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def preempt(
     run: Run,
     role: Annotated[
-        str, typer.Option(help="One process: host:h0, reader:r0 or server:s0. Default: the whole job.")
+        str, typer.Option(help="One process: host:h0, reader:r0, server:s0 or worker:w0. Default: the whole job.")
     ] = "",
     grace: Annotated[float, typer.Option(help="The seconds until it ends.")] = 30.0,
     version: RunVersion = 0,
@@ -81,7 +81,7 @@ def _role(text: str, status: JobStatus) -> Role:
     kind, _, name = text.partition(":")
     if kind not in tuple(RoleKind) or not name:
         raise InputError("a process must be named by its kind and its name", where="--role", value=text,
-                         allowed="host:h0, reader:r0, server:s0")  # fmt: skip
+                         allowed="host:h0, reader:r0, server:s0, worker:w0")  # fmt: skip
     known = {f"{one.role.kind}:{one.role.name}" for one in status.members if not one.is_leaving}
     if text not in known:
         raise NotFound("the job has no such process", where="--role", value=text,

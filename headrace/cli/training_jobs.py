@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trainer.job.launch.training_job import PlanOptions
     from trainer.model.idle_units import IdleUnits
     from trainer.options.config import TrainConfig
+    from trainer.options.reader_range import ReaderRange
     from trainer.options.towers import Towers
     from trainer.planning.plan import PartitionPlan
     from trainer.run.labels.late_data import LateData
@@ -60,6 +61,8 @@ class JobOptions:
     Attributes:
         hosts: its processes, at least one host.
         least_servers: with this number of parameter servers it goes on after preemption notices; 0: it waits for all.
+        servers: its parameter servers, if it has spares, with these.
+        spare_servers: of these so many have no tables.
         folder: with the job's files; empty: the run directory.
         wire_values: how rows and gradients are encoded between hosts, see :class:`~trainer.tables.wire.settings.WireSettings`.
         of_hosts: the options of host processes of this machine, such as their device.
@@ -67,6 +70,8 @@ class JobOptions:
 
     hosts: HostOptions
     least_servers: int = 0
+    servers: int = 0
+    spare_servers: int = 0
     folder: str = ""
     wire_values: str = "float32"
     of_hosts: tuple[str, ...] = ()
@@ -294,7 +299,8 @@ class _Job:
                 find_more,
                 None if remote is None else remote.workers,
                 server_roles(spec, self._files, token="" if remote is None else remote.token, watch=self._watch),
-                None if self._feedback is None else self._feedback.wanted,
+                worker_roles(spec, self._files, token="" if remote is None else remote.token),
+                find_partition=None if self._feedback is None else self._feedback.wanted,
             )
             sources = _notice_sources(self._files, options.hosts)
             signals = _signals(supervisor) if remote is None else replaced_when_terminated(supervisor.stop)
@@ -463,7 +469,9 @@ def job_options(options: TrainOptions, folder: str = "") -> JobOptions | None:
     if hosts is None:
         return None
     values, of_hosts = options.servers.wire().values, tuple(options.device.arguments())
-    return JobOptions(hosts, options.servers.least_servers, folder, values, of_hosts)
+    servers = options.servers
+    total = servers.count if servers.spare_servers else 0
+    return JobOptions(hosts, servers.least_servers, total, servers.spare_servers, folder, values, of_hosts)
 
 
 def plan_options(options: JobOptions, config: TrainConfig) -> PlanOptions:
@@ -481,10 +489,10 @@ def job_settings(options: JobOptions) -> JobSettings:
     from trainer.scheduling.job import JobSettings
 
     hosts = options.hosts
-    initial = _phase(hosts.hosts, hosts.readers, hosts.epoch_secs)
+    initial = _phase(hosts.hosts, hosts.reader_range, hosts.epoch_secs)
     later = _phase(
         hosts.caught_up_hosts or hosts.hosts,
-        hosts.caught_up_readers or hosts.readers,
+        hosts.caught_up_reader_range,
         hosts.caught_up_epoch_secs or hosts.epoch_secs,
     )
     return JobSettings(
@@ -493,6 +501,8 @@ def job_settings(options: JobOptions) -> JobSettings:
         least_hosts=hosts.least_hosts or 1,
         goes_on=hosts.least_hosts > 0,
         least_servers=options.least_servers,
+        servers=options.servers,
+        spare_servers=options.spare_servers,
         overlap=True,
         is_finite=not hosts.follow,
         behind_units=_BEHIND_UNITS if later != initial else None,
@@ -505,14 +515,15 @@ def job_settings(options: JobOptions) -> JobSettings:
 _BEHIND_UNITS = 64
 
 
-def _phase(hosts: int, readers: int, epoch_secs: float) -> PhaseSettings:
-    """The settings of a phase."""
+def _phase(hosts: int, readers: ReaderRange | None, epoch_secs: float) -> PhaseSettings:
+    """The settings of a phase; without a range of readers there is at most one on each CPU core."""
     import os
 
+    from trainer.options.reader_range import ReaderRange
     from trainer.scheduling.job import PhaseSettings
 
-    most = readers or max(1, os.cpu_count() or 1)
-    return PhaseSettings(epoch_secs or None, least_readers=readers or 1, most_readers=most, hosts=hosts)
+    limits = readers or ReaderRange(1, max(1, os.cpu_count() or 1))
+    return PhaseSettings(epoch_secs or None, least_readers=limits.least, most_readers=limits.most, hosts=hosts)
 
 
 def _notice_sources(files: JobFiles, options: HostOptions) -> list[NoticeSource]:
@@ -627,6 +638,19 @@ def server_roles(
     return ServerRoles.of_run(
         servers, spec.run_dir(files), release=spec.settings.release, on_message=tell, watch=watch or watch_servers
     )
+
+
+def worker_roles(
+    spec: JobSpec, files: JobFiles, *, token: str = "", tell: Callable[[str], None] = say
+) -> ServerRoles | None:
+    """The embedding workers of a job, for its supervisor; None without. See :func:`server_roles`."""
+    from trainer.job.launch.host_process import servers_of
+    from trainer.job.launch.server_roles import ServerRoles
+
+    if spec.servers is None or not spec.servers.workers:
+        return None
+    servers = servers_of(replace(spec.servers, plan=""), files.read_document, token)
+    return ServerRoles.of_workers(servers, release=spec.settings.release, on_message=tell)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trainer.options.reader_range import ReaderRange
 from trainer.options.topology import Topology
 from transforms.errors import InputError
 from warehouse.storage.locations import is_gcs, parse_gcs
@@ -13,6 +14,8 @@ from warehouse.storage.locations import is_gcs, parse_gcs
 #: Kubernetes allows 63 characters in the longest name that it makes of a job's: ``NAME-workers-reader-0-9999``, or with phases
 #: ``NAME-caught-up-reader-0-9999``.
 _MOST_NAME, _MOST_PHASED_NAME = 40, 38
+#: The label of the revision of a StatefulSet's pods is its name and 11 characters, of 63: https://github.com/kubernetes/kubernetes/issues/64023.
+_MOST_SET_NAME = 52
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?\Z", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", re.ASCII)
 _REPOSITORY = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*\Z", re.ASCII)
@@ -62,7 +65,7 @@ class ClusterJob:
         name: of the job; its objects, secret and service accounts are named after it.
         topology: of the slice; None: hosts are on nodes without TPUs.
         hosts: the host processes: one on each virtual machine of a slice, or on each node.
-        readers: the number of reader processes.
+        readers: the number of reader processes, or its range.
         images: of the roles.
         run_dir, home: the run directory and the warehouse's home, in buckets.
         arguments: of ``headrace train``, without those that depend on the machine.
@@ -81,7 +84,7 @@ class ClusterJob:
     name: str
     topology: Topology | None
     hosts: int
-    readers: int
+    readers: ReaderRange
     images: Images
     run_dir: str
     home: str
@@ -98,10 +101,13 @@ class ClusterJob:
     phase: str = ""
 
     def __post_init__(self) -> None:
-        check_name("--job-name", self.name, most=_MOST_PHASED_NAME if self.phase else _MOST_NAME)
-        if not 1 <= self.readers <= _MOST_READERS:
-            raise InputError("a job on other machines must have a fixed number of readers", where="--readers",
-                             value=self.readers, allowed=f"1 to {_MOST_READERS:,}")  # fmt: skip
+        if self.readers.most > _MOST_READERS:
+            raise InputError("a job must have a number of readers, or a range", where="--readers", value=str(self.readers),
+                             allowed=f"1 to {_MOST_READERS:,}")  # fmt: skip
+        most_name = _MOST_PHASED_NAME if self.phase else _MOST_NAME
+        if self.is_scaled:
+            most_name = min(most_name, _MOST_SET_NAME - len(self.reader_set) + len(self.name))
+        check_name("--job-name", self.name, most=most_name)
         if not 0 <= self.servers <= _MOST_SERVERS:
             raise InputError("a job must have a number of parameter servers", where="--servers", value=self.servers,
                              allowed=f"1 to {_MOST_SERVERS}")  # fmt: skip
@@ -127,6 +133,16 @@ class ClusterJob:
     def workers(self) -> str:
         """The name of the JobSet of hosts, readers and parameter servers."""
         return f"{self.name}-{self.phase.replace('_', '-') or 'workers'}"
+
+    @property
+    def reader_set(self) -> str:
+        """The name of the StatefulSet of a range of readers."""
+        return f"{self.name}-{self.phase.replace('_', '-')}-readers" if self.phase else f"{self.name}-readers"
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the controller sets the number of readers."""
+        return not self.readers.is_fixed
 
     @property
     def is_repeated(self) -> bool:

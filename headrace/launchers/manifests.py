@@ -1,4 +1,7 @@
-"""The Kubernetes objects of a job: the controller's JobSet, and that of its readers and hosts, which the controller suspends."""
+"""The Kubernetes objects of a job: the controller's JobSet, and that of its readers and hosts, which the controller suspends.
+
+A range of readers is a StatefulSet of its own, whose ``scale`` the controller sets: a JobSet's jobs cannot change once they run.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ from transforms.errors import InputError
 
 Object = dict[str, Any]
 
-_INDEX = "batch.kubernetes.io/job-completion-index"
+#: The number of a pod in its Job, and in its StatefulSet.
+_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_SET_INDEX = "metadata.labels['apps.kubernetes.io/pod-index']"
 _PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 #: The user of the images of controller and reader.
 _USER = 1000
@@ -95,6 +100,7 @@ def gke_manifests(*phases: Placed) -> tuple[Object, ...]:
         _controller_disk(job, cluster),
         _controller_jobset(placed, has_files=bool(files)),
         *(_workers_jobset(*one) for one in placed),
+        *(_reader_set(*one) for one in placed if one[0].is_scaled),
     )
 
 
@@ -127,7 +133,7 @@ def _labels(job: ClusterJob) -> Object:
 
 
 def _role(phases: Sequence[Placed]) -> Object:
-    """What the controller may do: suspend its workers, and no more."""
+    """What the controller may do: suspend its workers and set the number of its readers, and no more."""
     job, cluster = phases[0]
     rules: list[Object] = [
         {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "resourceNames": [one.workers for one, _ in phases],
@@ -135,6 +141,8 @@ def _role(phases: Sequence[Placed]) -> Object:
     ]  # fmt: skip
     if any(one.queue for _, one in phases):
         rules.append({"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list", "patch"]})
+    if sets := [one.reader_set for one, _ in phases if one.is_scaled]:
+        rules.append({"apiGroups": ["apps"], "resources": ["statefulsets/scale"], "resourceNames": sets, "verbs": ["get", "patch"]})  # fmt: skip
     return _object("rbac.authorization.k8s.io/v1", "Role", job, cluster, "controller", rules=rules)
 
 
@@ -175,6 +183,7 @@ def _training(job: ClusterJob, cluster: Cluster) -> list[str]:
         *controller_command(job, f"{_IP}:{controller_port(job)}", servers),
         *("--jobset", f"{cluster.namespace}/{job.workers}", "--service-account", SERVICE_ACCOUNT_FOLDER),
         *(["--keep-jobset"] if job.is_repeated else []),
+        *(["--reader-set", f"{cluster.namespace}/{job.reader_set}"] if job.is_scaled else []),
     ]
 
 
@@ -217,7 +226,15 @@ def _workers_jobset(job: ClusterJob, cluster: Cluster) -> Object:
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
         "successPolicy": {"operator": "All", "targetReplicatedJobs": ["host"]},
         "failurePolicy": {"maxRestarts": _MOST_RESTARTS},
-        "replicatedJobs": [_hosts(job), _readers(job), *([_servers(job)] if job.servers else [])],
+        "replicatedJobs": [
+            _hosts(job),
+            *(
+                []
+                if job.is_scaled
+                else [_replicated_job(job, "reader", job.readers.most, _reader_pod(job, _INDEX_VARIABLE))]
+            ),
+            *([_servers(job)] if job.servers else []),
+        ],
     }
     if cluster.queue:
         found["metadata"]["labels"][QUEUE_LABEL] = cluster.queue
@@ -262,15 +279,29 @@ def _nodes_of_hosts(job: ClusterJob) -> tuple[Object, Object]:
     return {**kind, **spot}, {"requests": {**own, **gpu}, "limits": gpu}
 
 
-def _readers(job: ClusterJob) -> Object:
+def _reader_set(job: ClusterJob, cluster: Cluster) -> Object:
+    """A range of readers, none at first. The highest numbers end first; a reader that leaves is started again in its pod."""
+    found = _object("apps/v1", "StatefulSet", job, cluster, job.reader_set.removeprefix(f"{job.name}-"))
+    labels = {**_labels(job), "app.kubernetes.io/component": job.reader_set}
+    spec: Object = {
+        "replicas": 0,  # until the controller wants them
+        "serviceName": job.workers,  # no name is asked for: readers tell the controller the addresses of their pods
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": _reader_pod(job, _variable_of(_SET_INDEX))},
+    }
+    return {**found, "spec": spec}
+
+
+def _reader_pod(job: ClusterJob, index: Object) -> Object:
     command = reader_command(job, _NAME_OF_READER, f"{_IP}:{READER_PORT}", _controller_address(job))
-    variables = [_IP_VARIABLE, _INDEX_VARIABLE, _catalog(job, optional=True)]
+    variables = [_IP_VARIABLE, index, _catalog(job, optional=True)]
     container = _container(
         job, "reader", command, [_TOKEN_MOUNT, _ROLE_MOUNT], {"cpu": "4", "memory": "8Gi"}, variables
     )
     pod = _worker_pod(job, container, 30)
     pod["securityContext"] = {"runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER}
-    return _replicated_job(job, "reader", job.readers, pod)
+    return pod
 
 
 def _servers(job: ClusterJob) -> Object:
@@ -362,10 +393,14 @@ def _literal(job: ClusterJob) -> ClusterJob:
 
 _IP, _NAME_OF_HOST, _NAME_OF_READER = "$(POD_IP)", "h$(POD_INDEX)", "r$(POD_INDEX)"
 _IP_VARIABLE = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-_INDEX_VARIABLE = {
-    "name": "POD_INDEX",
-    "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{_INDEX}']"}},
-}
+
+
+def _variable_of(index: str) -> Object:
+    """The variable with the number of a pod, which is at ``index`` of it."""
+    return {"name": "POD_INDEX", "valueFrom": {"fieldRef": {"fieldPath": index}}}
+
+
+_INDEX_VARIABLE = _variable_of(_INDEX)
 
 
 def _catalog(job: ClusterJob, *, optional: bool) -> Object:

@@ -62,6 +62,9 @@ def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
         with_api = ", ".join(one.name for one in GENERATIONS if one.vm_type)
         raise InputError("--launcher tpu-vm needs a TPU generation that the TPU API offers", where="--topology",
                          value=str(topology), allowed=with_api, next_step="use --launcher gke")  # fmt: skip
+    if job.is_scaled:
+        raise InputError("readers on the machines of one slice must have a fixed number", where="--readers", value=str(job.readers),
+                         allowed="a number, such as 4", next_step="use --launcher gke for a range")  # fmt: skip
     project = [f"--project={place.project}"] if place.project else []
     slice_ = shlex.join([job.name, f"--zone={place.zone}", *project])
     made_as = [f"--type={topology.generation.vm_type}", f"--topology={topology.shape_text}",
@@ -82,7 +85,7 @@ def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
             "host", job, host_command(job, f"h{_INDEX}", f"{_IP}:{HOST_PORT}", f"{_CONTROLLER}:{CONTROLLER_PORT}")
         ),
         reader=_docker("reader", job, _reader(job)),
-        readers=job.readers,
+        readers=job.readers.most,
         first_port=FIRST_READER_PORT,
     )
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 import yaml
 
 from tests.support.gcs_server import GcsServer
-from tests.support.kubernetes_server import kubernetes_server
+from tests.support.kubernetes_server import Request, kubernetes_server
 from tests.support.pods import Pods
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.job.launch.jobs import newest
@@ -181,6 +182,41 @@ def test_pods_of_servers_hold_the_tables_of_a_job(tmp_path: Path, gcs_server: Gc
         )
         assert "have not committed in time" not in logs[1]
         assert pods.pod("controller").statuses == [143, 0], pods.story()
+    site.train("--hosts", "2", "--readers", "1", "--run-dir", str(tmp_path / "local"))
+    same(site.run, tmp_path / "local")
+
+
+def is_allowed(request: Request, rules: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the rules of a Role allow a request."""
+    group, _, _, _, resource, *rest = request.path.removeprefix("/apis/").partition("?")[0].split("/")
+    name, kind = (rest or [""])[0], "/".join([resource, *rest[1:]])
+    verb = "patch" if request.method == "PATCH" else "get" if name else "list"
+    return any(
+        group in one["apiGroups"]
+        and kind in one["resources"]
+        and verb in one["verbs"]
+        and name in one.get("resourceNames", [name])
+        for one in rules
+    )
+
+
+def test_a_range_of_readers_is_scaled_by_the_controller(tmp_path: Path, gcs_server: GcsServer) -> None:
+    """They start with the hosts, at least one, and none is left after the job; the Role allows all that is asked of the cluster."""
+    site = Site(tmp_path, gcs_server, hours=8)
+    site.memoize()
+    documents = site.manifests("--topology", "", "--hosts", "2", "--readers", "1..2", "--epoch-secs", "0.01")
+    with (
+        kubernetes_server(tmp_path / "account") as server,
+        Pods(tmp_path / "pods", documents, site.secrets, server, {}) as pods,
+    ):
+        pods.wait_until(lambda: pods.pod("controller").is_complete, "the job is done")
+        assert server.spec("/apis/apps/v1/namespaces/default/statefulsets/ctr-readers")["replicas"] == 0
+        numbers = [one.body["spec"]["replicas"] for one in server.patches() if one.path.endswith("/scale")]
+        assert numbers[0] == 1, "the least number, while nothing is measured"
+        assert set(numbers) <= {0, 1, 2}
+        pods.wait_until(lambda: all(pods.pod("", k).process is None for k in range(2)), "the readers have ended")
+        (role,) = (one for one in documents if one["kind"] == "Role")
+        assert [one for one in server.requests if not is_allowed(one, role["rules"])] == []
     site.train("--hosts", "2", "--readers", "1", "--run-dir", str(tmp_path / "local"))
     same(site.run, tmp_path / "local")
 

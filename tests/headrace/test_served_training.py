@@ -63,6 +63,10 @@ def assert_equal_runs(one: Path, other: Path) -> None:
         (("--hosts", "2", "--wire-values", "fp8"), "--wire-values must be a known encoding"),
         (("--wire-ids", "unique"), "--wire-ids must go with --servers"),
         (("--server-updates", "each"), "--server-updates must go with --servers"),
+        (("--spare-servers", "1"), "--spare-servers must go with --servers"),
+        (("--servers", "2", "--spare-servers", "1"), "--spare-servers needs a job"),
+        (("--hosts", "1", "--servers", "a:1,b:2", "--spare-servers", "2"), "must leave a server for tables"),
+        (("--hosts", "1", "--servers", "64", "--spare-servers", "1"), "up to 64 servers in all"),
         (("--servers", "2", "--wire-ids", "short"), "--wire-ids must be a known encoding"),
         (("--servers", "2", "--wire-values", "fp8"), "--wire-values must be a known encoding"),
     ],
@@ -211,6 +215,20 @@ def test_a_job_goes_on_from_servers_to_hosts_and_back(served, tmp_path):
         moved = ("--servers", servers) if servers else ()
         served(*arguments, "--end", end, "--run-dir", tmp_path / "moved", *moved)
     assert_equal_runs(tmp_path / "hosts", tmp_path / "moved")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("--embedding-workers", 1)], ids=["no workers", "a worker"])
+def test_a_spare_server_has_no_tables(served, tmp_path, more):
+    """Until a notice the bits are those of two servers, also by a plan that has a core for each of the two."""
+    arguments = ("train", "first", "--config", served.options, "--hosts", 1, "--readers", 1, "--json")
+    plan = tmp_path / "plan.json"
+    served("plan", "make", "first", "--config", served.options, "--topology", "ps:2", "--output", plan)
+    spare = ("--servers", 2, "--spare-servers", 1, "--plan", plan)
+    found = served(*arguments, "--run-dir", tmp_path / "spare", *spare, *more)
+    assert found.json["exact"] is True
+    served(*arguments, "--run-dir", tmp_path / "two", "--servers", 2)
+    assert_equal_runs(tmp_path / "two", tmp_path / "spare")
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ TEXT = _TEXT.filter(lambda one: not one.startswith(("-", "{")) and "://" not in 
 #: Relative paths, absolute ones and locations in a bucket.
 PATHS = st.one_of(TEXT.filter(lambda one: "/" not in one), st.just("/data/one file"), st.just("../up/file"))
 _COUNTS = st.integers(1, 8)
+_READERS = st.sampled_from(["1", "3", "03", "2..8", "4..4"])
 _SECS = st.floats(0.125, 1e6)
 _TIMES = st.sampled_from(["2026-03-02", "2026-03-02T12:00", "2026-03-02T12:00:30.5", "2026-03-02T12:00:00+01:00"])
 
@@ -29,7 +30,7 @@ _OF_ANY = {
     "run_dir": st.one_of(PATHS, st.just("gs://bucket/run")),
     "job_dir": PATHS,
     "home": st.one_of(PATHS, st.just("s3://bucket/home")),
-    "readers": _COUNTS,
+    "readers": _READERS,
     "epoch_secs": _SECS,
     "epoch_events": _COUNTS,
     "epoch_steps": _COUNTS,
@@ -55,7 +56,7 @@ _OF_ANY = {
     "max_ids": _COUNTS,
     "max_unique_ids": _COUNTS,
 }
-_OF_FOLLOWING = {"caught_up_hosts": st.integers(8, 9), "caught_up_readers": _COUNTS, "caught_up_epoch_secs": _SECS}
+_OF_FOLLOWING = {"caught_up_hosts": st.integers(8, 9), "caught_up_readers": _READERS, "caught_up_epoch_secs": _SECS}
 _OF_A_RANGE = {"end": _TIMES}
 
 #: Servers that go with any of the other options.

@@ -76,22 +76,31 @@ class KubernetesServer:
             parts = urlsplit(target)
             if method == "GET" and parts.query:
                 return 200, {"kind": "List", "items": self._matching(parts.path, parse_qs(parts.query))}
-            found = self.objects.get(parts.path)
-            if found is None:
+            path, is_scale = parts.path.removesuffix("/scale"), parts.path.endswith("/scale")
+            found = self.objects.get(path)
+            if found is None or (is_scale and found["kind"] != "StatefulSet"):
                 return 404, {"kind": "Status", "message": f"{parts.path} not found", "code": 404}
             if method == "PATCH":
                 if content_type != "application/merge-patch+json":
                     return 415, {"kind": "Status", "message": "unknown patch"}
+                if is_scale and set(body) | set(body["spec"]) != {"spec", "replicas"}:
+                    return 422, {"kind": "Status", "message": "a scale has a number of pods, and no more"}
                 found = _merged(found, body)
                 check_object(found)
-                self.objects[parts.path] = found
-            return 200, found
+                self.objects[path] = found
+            return 200, _scale(found) if is_scale else found
 
     def _matching(self, folder: str, query: Mapping[str, list[str]]) -> list[Any]:
         (selector,) = query["labelSelector"]
         name, _, value = selector.partition("=")
         return [one for path, one in sorted(self.objects.items())
                 if path.startswith(f"{folder}/") and one["metadata"].get("labels", {}).get(name) == value]  # fmt: skip
+
+
+def _scale(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The subresource of an object with its number of pods."""
+    metadata = {"name": found["metadata"]["name"], "namespace": found["metadata"]["namespace"]}
+    return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": found["spec"]["replicas"]}}  # fmt: skip
 
 
 def _merged(target: Any, patch: Any) -> Any:

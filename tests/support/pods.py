@@ -1,7 +1,8 @@
 """Runs the pods of rendered manifests as processes of this machine, each in a folder of its own, with an address of its own.
 
 A JobSet is followed as a cluster follows it: while it is suspended its pods are terminated, else each index of its Jobs has a process
-until one ends with status 0. When it is complete, the pods that are left are terminated. A pod's paths are in its folder, and its volumes hold only what the manifest puts there.
+until one ends with status 0. When it is complete, the pods that are left are terminated. A StatefulSet has a process for each index below its
+number, whatever the status of the one before. A pod's paths are in its folder, and its volumes hold only what the manifest puts there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _LOOK_SECS = 0.05
 
 @dataclass
 class Pod:
-    """A place for a pod, its process, and the statuses of those before it."""
+    """A place for a pod, its process, and the statuses of those before it. ``jobset``: its JobSet, or the StatefulSet of a pod without a job."""
 
     jobset: str
     job: str
@@ -43,7 +44,7 @@ class Pod:
 
     @property
     def name(self) -> str:
-        return f"{self.jobset}-{self.job}-0-{self.index}"
+        return f"{self.jobset}-{self.job}-0-{self.index}" if self.job else f"{self.jobset}-{self.index}"
 
     @property
     def is_complete(self) -> bool:
@@ -59,6 +60,7 @@ class Pods:
         secrets: the values of each secret.
         server: the API server, which holds the JobSets.
         environment: of all processes, beside what the manifests say.
+        most_scaled: the most pods of a StatefulSet; one more is an error.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Pods:
         secrets: Mapping[str, Mapping[str, str]],
         server: KubernetesServer,
         environment: Mapping[str, str],
+        most_scaled: int = 4,
     ) -> None:
         self.folder, self._secrets, self._server = folder, secrets, server
         self._environment = dict(environment)
@@ -79,6 +82,11 @@ class Pods:
         net = f"127.{random.randint(2, 250)}.{random.randint(1, 250)}"
         self.pods: list[Pod] = []
         for (kind, name), one in self._objects.items():
+            if kind == "StatefulSet":
+                server.put(stateful_set_path(one), one)
+                for index in range(most_scaled):
+                    ip = f"{net}.{len(self.pods) + 1}"
+                    self.pods.append(Pod(name, "", index, ip, one["spec"]["template"]["spec"]))
             if kind != "JobSet":
                 continue
             server.put(jobset_path(one), {**one, "metadata": {**one["metadata"], "uid": f"uid-{name}"}})
@@ -143,6 +151,8 @@ class Pods:
                 for (kind, _), one in self._objects.items():
                     if kind == "JobSet":
                         self._follow(one)
+                    elif kind == "StatefulSet":
+                        self._follow_number(one)
         except BaseException as error:
             self._error = error
 
@@ -152,9 +162,7 @@ class Pods:
         mine = [pod for pod in self.pods if pod.jobset == jobset["metadata"]["name"]]
         for pod in mine:
             with self._lock:
-                if pod.process is not None and pod.process.poll() is not None:
-                    pod.statuses.append(pod.process.returncode)
-                    pod.process = None
+                self._reap(pod)
                 if (is_suspended or path in self._completed) and pod.process is not None:
                     self._terminate(pod)
                 elif not is_suspended and path not in self._completed and pod.process is None and not pod.is_complete:
@@ -164,6 +172,23 @@ class Pods:
             self._completed.add(path)
             with self._server.lock:
                 self._server.objects[path]["status"] = completed()
+
+    def _follow_number(self, stateful_set: Document) -> None:
+        replicas = self._server.spec(stateful_set_path(stateful_set))["replicas"]
+        mine = [pod for pod in self.pods if pod.jobset == stateful_set["metadata"]["name"]]
+        assert replicas <= len(mine), f"{replicas} pods of {stateful_set['metadata']['name']}"
+        for pod in mine:
+            with self._lock:
+                self._reap(pod)
+                if pod.index >= replicas and pod.process is not None:
+                    self._terminate(pod)
+                elif pod.index < replicas and pod.process is None:
+                    self._start(pod)
+
+    def _reap(self, pod: Pod) -> None:
+        if pod.process is not None and pod.process.poll() is not None:
+            pod.statuses.append(pod.process.returncode)
+            pod.process = None
 
     def _terminate(self, pod: Pod) -> None:
         process = pod.process
@@ -245,3 +270,9 @@ def jobset_path(document: Document) -> str:
     """The path of a JobSet in the API."""
     metadata = document["metadata"]
     return f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{metadata['namespace']}/jobsets/{metadata['name']}"
+
+
+def stateful_set_path(document: Document) -> str:
+    """The path of a StatefulSet in the API."""
+    metadata = document["metadata"]
+    return f"/apis/apps/v1/namespaces/{metadata['namespace']}/statefulsets/{metadata['name']}"

@@ -26,6 +26,7 @@ from trainer.scheduling.attempts import (
     leave_now,
     let_leave,
     lose_server,
+    lose_worker,
     place,
     publish,
     publish_order,
@@ -125,7 +126,7 @@ def _joined(job: Job, event: Joined) -> Outcome:
     if reason := _refusal(job, event):
         return job, (Send(role, event.incarnation, Refuse(reason)),)
     is_new = event.incarnation > job.incarnations.get(role, 0)
-    is_held = job.state is JobState.HELD and role.kind is not RoleKind.SERVER
+    is_held = job.state is JobState.HELD and not role.kind.is_watched
     if job.state in FINAL or is_held or not is_new:
         return job, answer(job, role, event.incarnation)
     job = replace(
@@ -173,8 +174,9 @@ def _remove(job: Job, role: Role, reason: str) -> Outcome:
     """Remove a member; a host of the attempt ends it, unless its commit does not need the host any more."""
     was_leaving = job.members[role].is_leaving
     job = without_member(job, role)
-    if role.kind is RoleKind.SERVER:  # hosts find out by themselves that one without a notice is gone
-        return lose_server(job, role) if role in job.notices else (job, ())
+    if role.kind.is_watched:  # hosts find out by themselves that one without a notice is gone
+        lose = lose_server if role.kind is RoleKind.SERVER else lose_worker
+        return lose(job, role) if role in job.notices else (job, ())
     if role in job.notices:
         job = with_away(job, {role})
         was_leaving = True
@@ -282,8 +284,8 @@ def _resume(job: Job, event: Resume) -> Outcome:
 def _notice(job: Job, event: Notice) -> Outcome:
     end_secs = job.now_secs + max(0.0, event.grace_secs)
     role = event.role
-    is_server = role is not None and role.kind is RoleKind.SERVER
-    if (job.state is JobState.HELD and not is_server) or (role is not None and role not in job.members):
+    is_watched = role is not None and role.kind.is_watched
+    if (job.state is JobState.HELD and not is_watched) or (role is not None and role not in job.members):
         return job, ()
     earlier = job.notices.get(role)
     noticed = replace(job, notices={**job.notices, role: end_secs if earlier is None else min(earlier, end_secs)})
@@ -292,7 +294,7 @@ def _notice(job: Job, event: Notice) -> Outcome:
     if role is not None and job.state in ATTEMPT:
         # Not of the attempt: it leaves at once, and the attempt goes on.
         left, told = let_leave(replace(job, notices={role: end_secs}))
-        away = job.away | ({role} if is_server else set())
+        away = job.away | ({role} if is_watched else set())
         return replace(left, notices=job.notices, away=away, continues=job.continues), told
     left, told = let_leave(noticed)
     if job.state in (JobState.RESTARTING, JobState.HELD):

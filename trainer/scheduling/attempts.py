@@ -37,7 +37,7 @@ def begin(job: Job) -> Outcome:
     assert job.data is not None
     if job.commit.next_unit >= job.data.stop_unit:
         job, told = _all_trained(job, job.data)
-    elif job.misses_servers or (hosts := _hosts_to_begin(job)) is None:
+    elif job.misses_servers or job.misses_workers or (hosts := _hosts_to_begin(job)) is None:
         return replace(job, state=waiting), changed
     else:
         continues = job.continues if hosts == job.hosts and _keeps_servers(job) else None
@@ -96,26 +96,26 @@ def _hosts_to_begin(job: Job) -> tuple[str, ...] | None:
     return present[:size]
 
 
-def _away_servers(job: Job) -> frozenset[Role]:
-    return frozenset(role for role in job.away if role.kind is RoleKind.SERVER)
+def _away_watched(job: Job) -> frozenset[Role]:
+    return frozenset(role for role in job.away if role.kind.is_watched)
 
 
 def _keeps_servers(job: Job) -> bool:
     """Whether the next attempt has its tables on the parameter servers of the last one."""
-    return job.away_of(RoleKind.SERVER) == job.unused_servers
+    return job.next_unused == job.unused_servers
 
 
 def _start(job: Job, epoch: int, first_unit: int, continues: int | None) -> Outcome:
     assert job.data is not None
     stop_unit = job.retry_stop or next(stop for stop in job.data.stops if stop > first_unit)
     is_complete = len(job.hosts) == job.wanted_hosts
-    away = _away_servers(job) if is_complete else job.away
+    away = _away_watched(job) if is_complete else job.away
     job = replace(
         job,
         state=JobState.TRAINING,
         away=away,
         is_all_away=False,
-        unused_servers=job.away_of(RoleKind.SERVER),
+        unused_servers=job.next_unused,
         attempt=job.attempt + 1,
         epoch=epoch,
         first_unit=first_unit,
@@ -197,6 +197,7 @@ def _may_overlap(job: Job) -> bool:
         and _hosts_to_begin(job) == job.hosts
         and _keeps_servers(job)
         and job.next_partition in (None, job.partition)
+        and not job.misses_workers
     )
 
 
@@ -236,7 +237,7 @@ def after_commit(job: Job) -> Outcome:
 
 
 def let_leave(job: Job) -> Outcome:
-    """Order the roles with a notice to leave. Parameter servers stay when the whole job leaves."""
+    """Order the roles with a notice to leave. Parameter servers and embedding workers stay when the whole job leaves."""
     gone = {role for role in job.notices if role is not None}
     if None in job.notices:
         gone |= _dismissible(job) | {Role(RoleKind.HOST, name) for name in job.hosts}
@@ -247,8 +248,8 @@ def let_leave(job: Job) -> Outcome:
 
 
 def _dismissible(job: Job) -> set[Role]:
-    """The members that the job starts and ends; parameter servers are there before it and after it."""
-    return {role for role in job.members if role.kind is not RoleKind.SERVER}
+    """The members that the job starts and ends; parameter servers and embedding workers are there before it and after it."""
+    return {role for role in job.members if not role.kind.is_watched}
 
 
 def with_away(job: Job, roles: Iterable[Role]) -> Job:
@@ -274,6 +275,18 @@ def lose_server(job: Job, role: Role) -> Outcome:
     if job.state not in ATTEMPT:
         return begin(job) if job.state in (JobState.STARTING, JobState.AWAY) else (job, ())
     if role.name in job.unused_servers or is_published_soon(job):
+        return job, ()
+    if job.stop_asked:
+        return restart(job, f"{role} left", str(role))
+    return leave_now(give_up(job))
+
+
+def lose_worker(job: Job, role: Role) -> Outcome:
+    """An embedding worker with a notice is gone before the job has let it leave. Hosts need one to train, and none to commit."""
+    job = with_away(job, {role})
+    if job.state not in ATTEMPT:
+        return begin(job) if job.state in (JobState.STARTING, JobState.AWAY) else (job, ())
+    if not job.misses_workers or job.state is JobState.COMMITTING:
         return job, ()
     if job.stop_asked:
         return restart(job, f"{role} left", str(role))
@@ -391,7 +404,7 @@ def end_job(job: Job, state: JobState) -> Outcome:
 
 
 def _end_roles(job: Job) -> Outcome:
-    job = replace(job, notices={}, away=_away_servers(job), is_all_away=False, continues=None)
+    job = replace(job, notices={}, away=_away_watched(job), is_all_away=False, continues=None)
     job, told = _dismiss(job, _dismissible(job))
     return job, tuple(chain((want_roles(job),), told))
 

@@ -24,8 +24,8 @@ _ATTEMPT = (JobState.TRAINING, JobState.ENDING, JobState.DRAINING)
 
 def orders_for(job: Job, role: Role, incarnation: int) -> tuple[Order, ...]:
     """The orders of a process, in the order in which it follows them. It ignores those that it has followed."""
-    if role.kind is RoleKind.SERVER:
-        return _of_server(job, role, incarnation)
+    if role.kind.is_watched:
+        return _of_watched(job, role, incarnation)
     if job.state in _ENDED:
         return (Leave(_ENDED[job.state], is_over=job.state in FINAL),)
     member = job.members.get(role)
@@ -40,14 +40,14 @@ def orders_for(job: Job, role: Role, incarnation: int) -> tuple[Order, ...]:
     return (*_writing(job, role.name), *_training(job, role))
 
 
-def _of_server(job: Job, role: Role, incarnation: int) -> tuple[Order, ...]:
-    """The orders of a parameter server: it stays until all rows of a commit are read, and when the job ends."""
+def _of_watched(job: Job, role: Role, incarnation: int) -> tuple[Order, ...]:
+    """The orders of a parameter server or an embedding worker, which stays when the job ends; a server until all rows of a commit are read."""
     member = job.members.get(role)
     if member is None:
         return () if job.state in FINAL else (Rejoin(job.incarnations.get(role, 0) + 1),)
     if member.incarnation != incarnation:
         return (Refuse(f"another process is {role}"),)
-    is_read = job.pending is None or job.pending.is_publishing
+    is_read = role.kind is RoleKind.WORKER or job.pending is None or job.pending.is_publishing
     return (Leave("preemption notice"),) if member.is_leaving and is_read else ()
 
 

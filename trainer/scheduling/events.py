@@ -18,12 +18,18 @@ from transforms.errors import InputError
 class RoleKind(StrEnum):
     """The kind of a process of the job, without its controller.
 
-    A parameter server does not know the job: the job's supervisor watches it, and sends its messages.
+    A parameter server or an embedding worker does not know the job: the job's supervisor watches it, and sends its messages.
     """
 
     READER = "reader"
     HOST = "host"
     SERVER = "server"
+    WORKER = "worker"
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the supervisor sends the messages of the role, which is there before the job and after it."""
+        return self in (RoleKind.SERVER, RoleKind.WORKER)
 
 
 @dataclass(frozen=True, slots=True, order=True)

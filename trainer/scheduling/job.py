@@ -61,6 +61,8 @@ class JobSettings:
         goes_on: after a preemption notice the job goes on with fewer hosts; else it waits until the role is back.
         least_servers: the job goes on with this number of parameter servers or more while others are away after a notice; 0: it waits
             for all of them.
+        servers: the parameter servers of a job with spares, with these; 0: it has none.
+        spare_servers: of these servers so many have no tables; one of them takes the place of a server with a preemption notice.
         overlap: the next epoch trains while hosts still write their parts of the last commit.
         is_finite: the job is done when all data is trained; else it waits for more.
         lost_secs: a role without a heartbeat for so long is lost.
@@ -79,6 +81,8 @@ class JobSettings:
     least_hosts: int = 1
     goes_on: bool = False
     least_servers: int = 0
+    servers: Omitted[int] = 0
+    spare_servers: Omitted[int] = 0
     overlap: bool = False
     is_finite: bool = True
     lost_secs: float = 30.0
@@ -99,6 +103,12 @@ class JobSettings:
             raise InputError(
                 "lost_secs must be finite and at least twice most_step_secs, which is above 0",
                 value=(self.lost_secs, self.most_step_secs),
+            )
+        if not (self.servers == self.spare_servers == 0 or 1 <= self.spare_servers < self.servers):
+            raise InputError(
+                "spare servers must be fewer than the servers",
+                value=self.spare_servers,
+                allowed=f"below {self.servers}",
             )
         for name in ("most_restarts", "most_reader_failures", "leave_margin_secs", "least_servers"):
             if not 0 <= getattr(self, name) < math.inf:
@@ -182,7 +192,7 @@ class Job:
         partition, next_partition: the name of the plan by which hosts hold the tables, empty if rows are spread over them; what replaces
             it at the next attempt, None if nothing does.
         notices: ends of grace periods in job seconds, by role; None: of the whole job.
-        away: hosts and parameter servers that left after a notice and are not back.
+        away: hosts, parameter servers and embedding workers that left after a notice and are not back.
         away_secs: when the first of them left, in job seconds.
         is_all_away: the notice was for the whole job, which waits for all hosts.
         restarts, reader_failures: since the last commit.
@@ -250,8 +260,30 @@ class Job:
         """Whether an attempt must wait for a parameter server that left after a notice."""
         if not self.away_of(RoleKind.SERVER):
             return False
-        least = self.settings.least_servers
+        least, needed = self.settings.least_servers, self.settings.servers - self.settings.spare_servers
+        if needed and self.settings.servers - len(self.next_unused) >= needed:
+            return False
         return not least or len(self.present(RoleKind.SERVER)) < least
+
+    @property
+    def next_unused(self) -> tuple[str, ...]:
+        """The parameter servers that an attempt leaves out now: those that are away, and the rest of the spares.
+
+        A server that is back is a spare, so that tables stay where they are.
+        """
+        away, spares = self.away_of(RoleKind.SERVER), self.settings.spare_servers
+        if not spares:
+            return away
+        names, there = [f"s{k}" for k in range(self.settings.servers)], self.present(RoleKind.SERVER)
+        held = [one for one in names if one not in away and one not in self.unused_servers]
+        others = [one for one in self.unused_servers if one not in away and one in there]
+        used = [*held, *others][: self.settings.servers - spares]
+        return tuple(one for one in names if one not in used)
+
+    @property
+    def misses_workers(self) -> bool:
+        """Whether an attempt must wait for an embedding worker: all of them left after notices."""
+        return bool(self.away_of(RoleKind.WORKER)) and not self.present(RoleKind.WORKER)
 
     @property
     def deadline_secs(self) -> float | None:
@@ -268,8 +300,16 @@ class Job:
         return role.kind is RoleKind.HOST and role.name in self.hosts
 
     def is_used(self, role: Role) -> bool:
-        """Whether the last attempt needs the role to end with a commit: its hosts, and the parameter servers with its tables."""
-        return self.is_ranked(role) or (role.kind is RoleKind.SERVER and role.name not in self.unused_servers)
+        """Whether the last attempt needs the role to end with a commit.
+
+        These are its hosts, the parameter servers with its tables, and an embedding worker without another one that stays.
+        """
+        if role.kind is RoleKind.SERVER:
+            return role.name not in self.unused_servers
+        if role.kind is RoleKind.WORKER:
+            others = (Role(RoleKind.WORKER, name) for name in self.present(RoleKind.WORKER) if name != role.name)
+            return all(one in self.notices for one in others)
+        return self.is_ranked(role)
 
 
 def resume_job(job: Job, settings: JobSettings, commit: Commit) -> Job:
@@ -298,11 +338,11 @@ def _ascending(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (len(name), name)))
 
 
-def without_servers(job: Job) -> Job:
-    """The job before any parameter server has joined."""
-    members = {role: one for role, one in job.members.items() if role.kind is not RoleKind.SERVER}
-    away = frozenset(role for role in job.away if role.kind is not RoleKind.SERVER)
-    notices = {role: secs for role, secs in job.notices.items() if role is None or role.kind is not RoleKind.SERVER}
+def without_watched(job: Job) -> Job:
+    """The job before any parameter server or embedding worker has joined."""
+    members = {role: one for role, one in job.members.items() if not role.kind.is_watched}
+    away = frozenset(role for role in job.away if not role.kind.is_watched)
+    notices = {role: secs for role, secs in job.notices.items() if role is None or not role.kind.is_watched}
     return replace(job, members=members, away=away, notices=notices)
 
 

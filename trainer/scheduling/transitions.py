@@ -36,7 +36,7 @@ MEANING: Mapping[JobState, str] = {
     JobState.DRAINING: "hosts finish their units up to the last one of the epoch",
     JobState.COMMITTING: "all hosts are quiet; they write their parts, and the controller publishes the commit",
     JobState.WAITING_FOR_DATA: "all data is trained and committed",
-    JobState.AWAY: "a host or parameter server left after a preemption notice; the job waits until it is back",
+    JobState.AWAY: "a host, a parameter server or the last embedding worker left after a preemption notice; the job waits until it is back",
     JobState.RESTARTING: "the attempt was given up; the next one begins after a backoff, from the last commit",
     JobState.HELD: "an error stopped all roles but the controller",
     JobState.DONE: "all data is trained and committed, and no more is expected",

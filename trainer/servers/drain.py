@@ -64,7 +64,7 @@ class Drain:
 
     Args:
         process: see :class:`DrainState`.
-        waits: False for a server whose clients lose nothing when it ends: it does not wait for them.
+        waits: False for a server whose clients lose nothing when it ends: it waits for them only while a training watches it.
         clock: monotonic seconds.
     """
 
@@ -76,6 +76,7 @@ class Drain:
         self._run: int | None = None
         self._reason, self._until_secs, self._is_released = "", math.inf, False
         self._idle_until_secs = -math.inf  # a client may connect again before this moment
+        self._resumed_until_secs = -math.inf  # what watched the process before may watch this one
 
     def expect(self, run: int) -> None:
         """Note the run that owns the rows: its clients may connect again while the server drains, until clients of a later run have come."""
@@ -92,7 +93,7 @@ class Drain:
                 now_secs = self._clock()
                 self._reason, self._until_secs = reason, now_secs + secs
                 if is_resumed:
-                    self._idle_until_secs = now_secs + _RETURN_SECS
+                    self._idle_until_secs = self._resumed_until_secs = now_secs + _RETURN_SECS
 
     @property
     def is_begun(self) -> bool:
@@ -102,7 +103,7 @@ class Drain:
     def check(self, greeting: Greeting) -> None:
         """Raise :class:`ServerLeaves` for a client of another training while the server drains."""
         with self._lock:
-            is_known = self._waits and run_of(greeting.attempt) == self._run
+            is_known = self._waits_now() and run_of(greeting.attempt) == self._run
             if self._reason and not is_known and not greeting.watches:
                 raise ServerLeaves("the server must stay to take a new client", value=f"it leaves after {self._reason}, in at most {self._left_secs():.0f} s",
                                    next_step="wait until it is back, or give other servers")  # fmt: skip
@@ -143,12 +144,16 @@ class Drain:
             now_secs = self._clock()
             if not self._reason:
                 return ""
-            if self._is_released or not self._waits:
+            if self._is_released or not self._waits_now():
                 return "its clients do not need it"
             if now_secs >= self._until_secs:
                 return "its clients have not committed in time"
             may_return = now_secs < self._idle_until_secs
             return "" if self._clients or self._watchers or may_return else "it has no clients"
+
+    def _waits_now(self) -> bool:
+        """Whether clients may lose something when the server ends, as far as it knows."""
+        return self._waits or bool(self._watchers) or self._clock() < self._resumed_until_secs
 
     def _left_secs(self) -> float:
         return max(0.0, self._until_secs - self._clock())

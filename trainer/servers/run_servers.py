@@ -69,11 +69,11 @@ class RunServers:
     are_named: bool = False
 
     def without(self, names: Sequence[str]) -> RunServers:
-        """The servers that are not away; s0 names the first one. Raises :class:`ConfigError` if none is left, or their plan needs all."""
+        """The other servers; s0 names the first one. Raises :class:`ConfigError` if none is left, or not as many as their plan has cores."""
         kept = tuple(one for k, one in enumerate(self.addresses) if f"s{k}" not in names)
         if kept == self.addresses:
             return self
-        if not kept or self.plan is not None:
+        if not kept or (self.plan is not None and self.plan.cores != len(kept)):
             raise ConfigError("a plan needs all of its servers", value=", ".join(names), allowed="none away")
         return replace(self, addresses=kept, are_named=True)
 

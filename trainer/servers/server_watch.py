@@ -1,4 +1,4 @@
-"""Watches the parameter servers of a training: whether each answers, is about to end, or was started again.
+"""Watches the parameter servers, or embedding workers, of a training: whether each answers, is about to end, or was started again.
 
 A thread a server asks it twice a second over a connection of its own. A server that drains ends only when the training lets it go.
 """
@@ -176,3 +176,8 @@ class ServerWatch:
 def watch_servers(servers: RunServers) -> ServerWatch:
     """Watch the servers of a run."""
     return ServerWatch(servers.addresses, token=servers.token, tls=servers.tls)
+
+
+def watch_workers(servers: RunServers) -> ServerWatch:
+    """Watch the embedding workers of a run."""
+    return ServerWatch(servers.workers, token=servers.workers_token, tls=servers.workers_tls)

@@ -28,6 +28,7 @@ OF_LAUNCHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "listen": (REMOTE,),
     "token_file": (REMOTE,),
     "jobset": (REMOTE,),
+    "reader_set": (REMOTE,),
     "service_account": (REMOTE,),
     "keep_jobset": (REMOTE,),
 }
@@ -77,6 +78,13 @@ class ClusterOptions:
     jobset: Annotated[
         str,
         typer.Option(help="The JobSet of readers and hosts, as namespace/name: suspended while none is wanted."),
+    ] = ""
+    reader_set: Annotated[
+        str,
+        typer.Option(
+            help="The StatefulSet of readers, as namespace/name, whose number follows a range of --readers.",
+            hidden=True,
+        ),
     ] = ""
     service_account: Annotated[
         str, typer.Option(help="Folder of the pod's service account, with --jobset.", hidden=True), Mark.PATH

@@ -34,6 +34,7 @@ class Mark(Enum):
         PATH: its text is a path of this machine, unless it is a URL.
         AUTO: the word "auto" is none.
         COUNT: its text may be a number.
+        RANGE: its text is a number or a range of numbers.
         TIME: its text is a time.
         OF_THE_CALL: it belongs to one call of the command, and is in no run file.
     """
@@ -42,6 +43,7 @@ class Mark(Enum):
     PATH = "path"
     AUTO = "auto"
     COUNT = "count"
+    RANGE = "range"
     TIME = "time"
     OF_THE_CALL = "of the call"
 

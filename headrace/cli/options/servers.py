@@ -42,6 +42,7 @@ _OF_SERVERS = (
     "wire_ids",
     "embedding_workers",
     "least_servers",
+    "spare_servers",
 )
 
 
@@ -65,6 +66,13 @@ class ServerOptions:
         int,
         typer.Option(
             help="Go on with this number of servers after a preemption notice of others. Default: wait until all are back.",
+            show_default=False,
+        ),
+    ] = 0
+    spare_servers: Annotated[
+        int,
+        typer.Option(
+            help="Servers beside those with tables, in the place of those with a preemption notice: more processes, or the last addresses; with --hosts.",
             show_default=False,
         ),
     ] = 0
@@ -124,14 +132,25 @@ class ServerOptions:
         if self.server_updates not in (SUMMED, "each"):
             raise InputError("--server-updates must be summed or each", value=self.server_updates)
         self.wire()
-        count = servers_of(self.servers)
-        self._check_workers(is_number=isinstance(count, int))
-        self._check_least(count if isinstance(count, int) else len(count))
+        self._check_workers(is_number=self.is_number)
+        self._check_spares()
+        self._check_least(self.used)
 
     @property
     def is_number(self) -> bool:
         """Whether the servers are processes of this machine."""
         return _is_number(self.servers)
+
+    @property
+    def used(self) -> int:
+        """The servers with tables."""
+        given = servers_of(self.servers)
+        return given if isinstance(given, int) else len(given) - self.spare_servers
+
+    @property
+    def count(self) -> int:
+        """The servers, with spares; 0 without any."""
+        return self.used + self.spare_servers if self.servers else 0
 
     @property
     def has_own_workers(self) -> bool:
@@ -164,6 +183,12 @@ class ServerOptions:
             if field.name in _OF_SERVERS and value != field.default:
                 name = option_name(field.name)
                 raise InputError(f"{name} must go with --servers", where=name, value=value, next_step="give --servers too")  # fmt: skip
+
+    def _check_spares(self) -> None:
+        """Raise :class:`InputError` for a number of spares that leaves no server for tables."""
+        if self.spare_servers < 0 or self.used < 1 or self.count > _MOST_LOCAL:
+            raise InputError("spare servers must leave a server for tables", where="--spare-servers, --servers", value=self.spare_servers,
+                             allowed=f"from 0 on, below the number of addresses, and up to {_MOST_LOCAL} servers in all")  # fmt: skip
 
     def _check_least(self, servers: int) -> None:
         """Raise :class:`InputError` for a least number of servers that they do not have."""
@@ -287,9 +312,8 @@ def open_servers(
 
     files = JobFiles(Path(job_folder).absolute())
     given = servers_of(text)
-    count = given if isinstance(given, int) else len(given)
     if plan is not None:
-        check_server_plan(plan, count)
+        check_server_plan(plan, options.used)
     logs, of_workers = Path(folder) / "logs", options.embedding_workers
     own: LocalServers | None = None
     if options.is_number or options.has_own_workers:
@@ -298,7 +322,7 @@ def open_servers(
     with ExitStack() as started:
         if isinstance(given, int):
             own = started.enter_context(
-                LocalServers(count, server_command, token_file=files.token, logs=logs, runs=_own_runs(folder))
+                LocalServers(options.count, server_command, token_file=files.token, logs=logs, runs=_own_runs(folder))
             )
             addresses = own.addresses
         else:

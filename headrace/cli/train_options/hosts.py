@@ -12,6 +12,7 @@ import typer
 from headrace.cli.options.launchers import option_name
 from headrace.cli.options.option_groups import Mark
 from headrace.cli.options.quantities import check_grace
+from trainer.options.reader_range import ReaderRange
 from transforms.errors import InputError
 
 #: Options that make a training a job, those that only a job has, and those that need ``--follow``.
@@ -43,9 +44,14 @@ class HostOptions:
         Mark.FIRST,
     ] = 0
     readers: Annotated[
-        int,
-        typer.Option(help="Reader processes of a job with --hosts. Default: as many as it needs.", show_default=False),
-    ] = 0
+        str,
+        typer.Option(
+            metavar="N|N..M",
+            help="Reader processes of a job with --hosts: a number, or a range. Default: as many as it needs.",
+            show_default=False,
+        ),
+        Mark.RANGE,
+    ] = ""
     epoch_secs: Annotated[
         float,
         typer.Option(
@@ -101,8 +107,15 @@ class HostOptions:
         ),
     ] = 0
     caught_up_readers: Annotated[
-        int, typer.Option("--caught-up-readers", help="Readers from then on. Default: as before.", show_default=False)
-    ] = 0
+        str,
+        typer.Option(
+            "--caught-up-readers",
+            metavar="N|N..M",
+            help="Readers from then on. Default: as before.",
+            show_default=False,
+        ),
+        Mark.RANGE,
+    ] = ""
     caught_up_epoch_secs: Annotated[
         float,
         typer.Option(
@@ -174,6 +187,16 @@ class HostOptions:
         return self.plan == Mark.AUTO.value
 
     @property
+    def reader_range(self) -> ReaderRange | None:
+        """The numbers of readers; None: as many as the job needs."""
+        return _range_of(self.readers, "--readers")
+
+    @property
+    def caught_up_reader_range(self) -> ReaderRange | None:
+        """The numbers of readers once the history is trained; None: as many as the job needs."""
+        return _range_of(self.caught_up_readers, "--caught-up-readers") or self.reader_range
+
+    @property
     def most_hosts(self) -> int:
         """The most hosts at any time; 1 for training in one process."""
         return max(1, self.hosts, self.caught_up_hosts)
@@ -187,16 +210,13 @@ class HostOptions:
 
     def _check_phases(self) -> None:
         """Raise :class:`InputError` for numbers of processes out of range."""
-        later = (
-            self.caught_up_hosts or self.hosts,
-            self.caught_up_readers or self.readers,
-            self.caught_up_epoch_secs or self.epoch_secs,
-        )
-        phases = {"": (self.hosts, self.readers, self.epoch_secs), "caught-up-": later}
-        for prefix, (hosts, readers, epoch_secs) in phases.items():
-            if hosts < 0 or readers < 0 or not 0 <= epoch_secs < math.inf:
-                raise InputError("a job must have at least one host", where=f"--{prefix}hosts, --{prefix}readers, --{prefix}epoch-secs",
-                                 value=(hosts, readers, epoch_secs), allowed="numbers from 0 on, hosts from 1 on")  # fmt: skip
+        later = (self.caught_up_hosts or self.hosts, self.caught_up_epoch_secs or self.epoch_secs)
+        phases = {"": (self.hosts, self.epoch_secs), "caught-up-": later}
+        for prefix, (hosts, epoch_secs) in phases.items():
+            if hosts < 0 or not 0 <= epoch_secs < math.inf:
+                raise InputError("a job must have at least one host", where=f"--{prefix}hosts, --{prefix}epoch-secs",
+                                 value=(hosts, epoch_secs), allowed="hosts from 1 on, seconds from 0 on")  # fmt: skip
+        _ = self.reader_range, self.caught_up_reader_range  # which raise
         fewest = min(self.hosts, later[0])
         if self.least_hosts < 0 or (fewest and self.least_hosts > fewest):  # without a number it is not known yet
             raise InputError("the least number of hosts must be at most that of the job", where="--least-hosts",
@@ -206,3 +226,8 @@ class HostOptions:
         """Raise :class:`InputError` if any of these options is given."""
         if found := [option_name(name) for name in names if getattr(self, name)]:
             raise InputError(rule, where=", ".join(found), next_step=next_step)
+
+
+def _range_of(text: str, option: str) -> ReaderRange | None:
+    """The range of an option; None for no text. Raises :class:`InputError`."""
+    return ReaderRange.parse(text, option) if text else None

@@ -229,6 +229,9 @@ def _typed(field: OptionField, value: Any) -> tuple[Any, str]:
         if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
             return ",".join(value), ""
         return (value if isinstance(value, str) else None), 'a number, or addresses such as ["10.0.0.2:7500"]'
+    if Mark.RANGE in field.marks:
+        is_text = isinstance(value, str) and bool(value)
+        return (str(value) if is_text or (is_int and value > 0) else None), 'a number, or a range such as "2..8"'
     if Mark.TIME in field.marks and isinstance(value, date):  # or a datetime
         return value.isoformat(), ""
     return (value if isinstance(value, str) else None), "a time" if Mark.TIME in field.marks else "a string"
@@ -292,7 +295,7 @@ def _written(field: OptionField, value: Any, folder: str) -> Any:
     if _is_path(field, value):
         return _to_folder(value, folder)
     if (
-        Mark.COUNT in field.marks
+        field.marks & {Mark.COUNT, Mark.RANGE}
         and value.isascii()
         and value.isdigit()
         and len(value) < 9

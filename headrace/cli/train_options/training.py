@@ -121,6 +121,9 @@ class TrainOptions:
         from warehouse.storage.locations import is_gcs
 
         job = self.hosts.as_job()
+        if self.servers.spare_servers and job is None:
+            raise InputError("--spare-servers needs a job, which has the servers as its roles", where="--spare-servers",
+                             value=self.servers.spare_servers, next_step="give --hosts 1 too")  # fmt: skip
         if is_gcs(self.run.run_dir) and job is None:
             raise InputError("the run directory of training in one process must be a local folder", where="--run-dir",
                              value=self.run.run_dir, allowed="a local folder, or gs://bucket/path with --hosts",

@@ -224,6 +224,50 @@ def test_roles_find_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert option(found, "--jobset") == "default/ctr-workers"
 
 
+def test_spare_servers_are_pods_beside_those_with_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = rendered(capsys, *ON_NODES, "--hosts", "2", "--servers", "2", "--spare-servers", "1")
+    (server,) = (one for one in jobset(documents, "ctr-workers")["spec"]["replicatedJobs"] if one["name"] == "server")
+    assert server["template"]["spec"]["completions"] == 3
+    controller = arguments(documents, "controller")
+    assert option(controller, "--servers").count(",") == 2, "the last address is that of the spare"
+    assert option(controller, "--spare-servers") == "1"
+
+
+def test_a_range_of_readers_is_a_stateful_set_that_the_controller_scales(capsys: pytest.CaptureFixture[str]) -> None:
+    """The controller may set its number, and change nothing else of it; a fixed number stays in the JobSet."""
+    assert run([*BASE, *ON_NODES, "--hosts", "2", "--readers", "2..8"]) == 0
+    text = capsys.readouterr().out
+    check_golden("launch_gke_readers.yaml", text)
+    documents = list(yaml.safe_load_all(text))
+    for one in documents:
+        check_object(one)
+    role = next(one for one in documents if one["kind"] == "Role")
+    assert role["rules"][1:] == [
+        {"apiGroups": ["apps"], "resources": ["statefulsets/scale"], "resourceNames": ["ctr-readers"], "verbs": ["get", "patch"]}
+    ]  # fmt: skip
+    assert [one["name"] for one in jobset(documents, "ctr-workers")["spec"]["replicatedJobs"]] == ["host"]
+    (found,) = (one for one in documents if one["kind"] == "StatefulSet")
+    assert found["spec"]["replicas"] == 0, "none until the controller wants some"
+    labels, selector = found["spec"]["template"]["metadata"]["labels"], found["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= labels.items()
+    (container,) = found["spec"]["template"]["spec"]["containers"]
+    (fixed,) = pod(rendered(capsys, *ON_NODES, "--hosts", "2"), "reader")["containers"]
+    index = {
+        "name": "POD_INDEX",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}},
+    }
+    assert container == {**fixed, "env": [fixed["env"][0], index, *fixed["env"][2:]]}
+    controller = arguments(documents, "controller")
+    assert option(controller, "--readers") == "2..8"
+    assert option(controller, "--reader-set") == "default/ctr-readers"
+    alike = rendered(capsys, *ON_NODES, "--hosts", "2", "--readers", "8..8")
+    assert alike == rendered(capsys, *ON_NODES, "--hosts", "2", "--readers", "8"), (
+        "a range of one number is that number"
+    )
+    assert "--reader-set" not in arguments(alike, "controller")
+    assert {one["kind"] for one in alike}.isdisjoint({"StatefulSet"})
+
+
 def test_servers_are_pods_that_the_controller_names(capsys: pytest.CaptureFixture[str]) -> None:
     documents = rendered(capsys, *ON_NODES, "--hosts", "16", "--servers", "2", "--wire-ids", "unique")
     jobs = jobset(documents, "ctr-workers")["spec"]["replicatedJobs"]
@@ -394,6 +438,23 @@ def test_the_manifests_of_a_run_with_phases(tmp_path: Path, capsys: pytest.Captu
     assert jobset(documents, "ctr-caught-up")["spec"]["suspend"] is True
 
 
+def test_a_phase_has_a_range_of_readers_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = PHASES.replace("readers = 4", 'readers = "1..4"')
+    documents = list(yaml.safe_load_all(phased(tmp_path, capsys, text=text)))
+    (found,) = (one for one in documents if one["kind"] == "StatefulSet")
+    check_object(found)
+    assert found["metadata"]["name"] == "ctr-caught-up-readers"
+    (container,) = found["spec"]["template"]["spec"]["containers"]
+    assert option(container["args"], "--controller") == "ctr-controller-0-0.ctr:7414"
+    assert option(arguments(documents, "controller"), "--reader-set") == "default/ctr-caught-up-readers"
+    names = {one["name"] for one in jobset(documents, "ctr-initial")["spec"]["replicatedJobs"]}
+    assert names == {"host", "reader"}
+    (tmp_path / "train.toml").write_text(text.replace('job-name = "ctr"', f'job-name = "{"c" * 35}"'))
+    assert run(["train", "--from", str(tmp_path / "train.toml")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "up to 34" in said, "Kubernetes appends a hash to the name of a StatefulSet in a label"
+
+
 def test_plans_and_towers_are_in_the_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A phase has the plan of its table in the run file, and no file of this machine."""
     plan = plan_bytes(PartitionPlan(2, (TablePlan("user", 8, 4, (Slice(0, 4, (0, 1)),)),)))
@@ -458,8 +519,11 @@ WRONG = [
     (["--queue", "a b"], "DNS-1123 label", "--queue"),
     (["--queue", "tpus", "--priority", "urgent"], "a priority must be a known one", "low, normal, high"),
     (["--priority", "high"], "--priority must go with --queue", "LocalQueue"),
-    (["--readers", "0"], "a fixed number of readers", "1 to 1,000"),
-    (["--readers", "1001"], "a fixed number of readers", "1 to 1,000"),
+    (["--readers", "0"], "readers must be a number, or a range", "such as 2..8"),
+    (["--readers", ""], "a number of readers, or a range", "2..8 with --launcher gke"),
+    (["--readers", "2..1001"], "a number of readers, or a range", "1 to 1,000"),
+    (["--readers", "1..4", "--job-name", "c" * 41], "DNS-1123 label", "up to 40"),
+    (["--reader-set", "a/b"], "this option needs another launcher", "with --launcher remote"),
     (["--images", "https://example.com/x"], "images must be named", "--images"),
     (["--images", ""], "images must be named", "--images"),
     (["--version", "0"], "must name the version of its model", "headrace model ls"),
@@ -506,7 +570,10 @@ REMOTE = ["train", "ctr", "--launcher", "remote", "--hosts", "1", "--readers", "
         (["--listen", "127.0.0.1:0"], "must be fixed"),
         (["--token-file", ""], "must have a token"),
         (["--run-dir", "folder"], "--job-dir must go with a run directory in a bucket"),
-        (["--readers", "0"], "numbers of hosts and readers"),
+        (["--readers", ""], "numbers of hosts and readers"),
+        (["--readers", "8..2"], "readers must be a number, or a range"),
+        (["--reader-set", "team/ctr-readers"], "must have a range"),
+        (["--reader-set", "team/ctr-readers", "--readers", "1..2"], "must be those of a JobSet of hosts"),
         (["--jobset", "ctr"], "must be named by its namespace and its name"),
         (["--jobset", "team/ctr"], "needs a process in a pod"),
     ],

@@ -41,6 +41,7 @@ ERRORS = (
     ErrorDocument(("DataNotReady",), "no memo"),
 )
 SERVERS = tuple(Role(RoleKind.SERVER, f"s{n}") for n in range(2))
+WORKERS = tuple(Role(RoleKind.WORKER, f"w{n}") for n in range(2))
 ROLES = (*(Role(RoleKind.HOST, f"h{n}") for n in range(3)), Role(RoleKind.READER, "r0"))
 
 
@@ -67,7 +68,7 @@ class RandomEvents:
         self._draw = draw
         self._now = 0.0
         self._units = draw.choice([0, 10])
-        self._roles = (*ROLES, *SERVERS) if servers else ROLES
+        self._roles = (*ROLES, *SERVERS, *WORKERS) if servers else ROLES
 
     def next(self, job: Job) -> Event:
         """An event for a job in its state."""

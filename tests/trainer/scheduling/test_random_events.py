@@ -64,6 +64,7 @@ def check(before: Job, event: Event, job: Job, told: tuple[Instruction, ...]) ->
         assert not job.unused_servers or len(SERVERS) - len(job.unused_servers) >= job.settings.least_servers >= 1
         if job.unused_servers != before.unused_servers:
             assert job.continues is None, "tables on other servers are restored"
+        assert not job.misses_workers, "an attempt does not begin while all embedding workers are away"
     if job.pending is not None and job.pending.missing:
         assert not any(orders_for(job, role, one.incarnation) for role, one in job.members.items() if role in SERVERS)
     if job.partition != before.partition:

@@ -19,8 +19,10 @@ from trainer.scheduling.events import (
     Tick,
 )
 from trainer.scheduling.holds import ErrorDocument
+from trainer.scheduling.job import JobSettings
 from trainer.scheduling.orders import Commit, GiveUp, Leave, Rejoin, StartEpoch, WritePart
 from trainer.scheduling.transitions import JobState
+from transforms.errors import InputError
 
 LOST = ErrorDocument(("ServerLost", "HeadraceError"), "a server must answer")
 
@@ -32,9 +34,9 @@ def server(n: int) -> Role:
 class Served(Scene):
     """A job whose tables are on servers, which have joined it."""
 
-    def __init__(self, servers: int = 2, hosts: int = 1, **settings: object) -> None:
+    def __init__(self, there: int = 2, hosts: int = 1, **settings: object) -> None:
         super().__init__(hosts, **settings)  # type: ignore[arg-type]
-        self.join(*(server(n) for n in range(servers)))
+        self.join(*(server(n) for n in range(there)))
 
     def notice(self, *numbers: int, grace_secs: float = 30.0) -> None:
         for n in numbers:
@@ -287,3 +289,88 @@ def test_a_server_that_is_no_member_joins_again() -> None:
     scene.do(Heartbeat(scene.now, server(1), 1))
     scene.do(Tick(scene.now))
     assert server(1) not in scene.job.members
+
+
+class Spared(Served):
+    """A job with tables on two servers, and with a spare."""
+
+    def __init__(self, there: int = 3, **settings: object) -> None:
+        super().__init__(there, servers=3, spare_servers=1, **settings)
+
+    def start(self) -> StartEpoch:
+        return next(one for one in orders_for(self.job, host(0), 1) if isinstance(one, StartEpoch))
+
+
+def test_a_spare_takes_the_place_of_a_server_and_the_job_does_not_wait() -> None:
+    """The tables are loaded from the commit; a server that is back is the spare."""
+    scene = Spared(stops=(40, 80, 100), overlap=True)
+    assert scene.start().unused_servers == ("s2",)
+    scene.notice(0)
+    assert scene.state is JobState.ENDING
+    scene.commit_early(4)
+    assert scene.state is JobState.TRAINING
+    start = scene.start()
+    assert (start.continues, start.commit, start.unused_servers) == (None, Commit(1, 1, 4), ("s0",))
+    assert scene.of_server(0) == [Leave("preemption notice")]
+    scene.leave(0)
+    scene.join(server(0))
+    scene.drain()
+    assert (scene.state, scene.start().continues) == (JobState.TRAINING, 2), (
+        "the tables stay on the servers that have them"
+    )
+    assert scene.start().unused_servers == ("s0",)
+    scene.write()
+    scene.publish()
+    scene.notice(2)
+    scene.commit_early(44)
+    assert scene.start().unused_servers == ("s2",)
+
+
+def test_a_notice_for_a_spare_ends_no_epoch() -> None:
+    scene = Spared()
+    scene.notice(2)
+    assert (scene.state, scene.job.attempt) == (JobState.TRAINING, 1)
+    assert scene.of_server(2) == [Leave("preemption notice")]
+    scene.leave(2)
+    scene.notice(0)
+    scene.commit_early(4)
+    assert scene.state is JobState.AWAY, "there is no spare now"
+    scene.join(server(2))
+    assert scene.start().unused_servers == ("s0",)
+
+
+def test_a_spare_that_does_not_run_is_waited_for() -> None:
+    scene = Spared(2)
+    scene.notice(0, 1)
+    scene.commit_early(4)
+    assert scene.state is JobState.AWAY
+    scene.join(server(1))
+    assert scene.state is JobState.AWAY
+    scene.join(server(2))
+    assert scene.start().unused_servers == ("s0",)
+
+
+def test_with_a_least_number_the_job_goes_on_with_fewer_and_takes_a_spare_later() -> None:
+    scene = Spared(2, least_servers=1, stops=(40, 80, 100))
+    scene.notice(0)
+    scene.commit_early(4)
+    assert scene.start().unused_servers == ("s0", "s2"), "the spare does not run"
+    scene.leave(0)
+    scene.join(server(2))
+    scene.commit()
+    assert scene.start().unused_servers == ("s0",)
+
+
+def test_a_server_killed_before_the_commit_gives_its_place_to_the_spare() -> None:
+    scene = Spared()
+    scene.notice(1)
+    scene.leave(1)
+    assert scene.state is JobState.TRAINING
+    start = scene.start()
+    assert (start.attempt, start.commit, start.unused_servers) == (2, Commit(), ("s1",))
+
+
+@pytest.mark.parametrize(("servers", "spares"), [(1, 1), (0, 1), (3, 0), (2, -1)])
+def test_spares_are_fewer_than_the_servers(servers: int, spares: int) -> None:
+    with pytest.raises(InputError, match="fewer than the servers"):
+        JobSettings(servers=servers, spare_servers=spares)

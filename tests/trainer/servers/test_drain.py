@@ -138,6 +138,29 @@ def test_an_embedding_worker_waits_for_no_client_and_takes_none():
         scene.greet("b", CLIENT)
 
 
+def test_an_embedding_worker_waits_while_a_training_watches_it():
+    """Its clients may have no other one: then they commit first."""
+    scene = Scene(waits=False)
+    scene.greet("a", CLIENT)
+    scene.drain.watch("w")
+    scene.drain.begin("SIGTERM", 25.0)
+    scene.clock.secs += 5
+    assert scene.drain.end == ""
+    scene.greet("b", CLIENT)
+    with pytest.raises(ServerLeaves):
+        scene.greet("c", OTHER)
+    scene.drain.release(5)
+    assert scene.drain.end == "its clients do not need it"
+
+
+def test_a_killed_process_of_an_embedding_worker_waits_until_it_is_watched_again():
+    scene = Scene(waits=False)
+    scene.drain.begin("SIGTERM", 25.0, is_resumed=True)
+    assert scene.drain.end == ""
+    scene.clock.secs += 10.1
+    assert scene.drain.end == "its clients do not need it"
+
+
 @pytest.mark.parametrize("found", [DrainState(0), DrainState(2**53, True, 12.5, "SIGTERM")])
 def test_the_state_of_a_drain_is_read_as_it_was_written(found):
     from trainer.tables.routes.servers.frames import write_document

@@ -11,7 +11,8 @@ import pytest
 from tests.support.parameter_servers import thread_servers
 from tests.support.processes import free_port
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
-from trainer.errors import ServerLost
+from trainer.errors import ConfigError, ServerLost
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.servers.client_updates import attempt_number, run_of
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
@@ -49,6 +50,20 @@ def test_a_later_run_takes_the_servers_over_whatever_the_attempts():
         train(second, [2])
         second.close()
         engine.close()
+
+
+def test_servers_without_some_are_those_of_their_plan_if_it_has_as_many_cores():
+    places = tuple(Address("ps", 7000 + k) for k in range(3))
+    servers = RunServers(places)
+    assert servers.without(()) is servers
+    assert servers.without(("s0",)).addresses == places[1:]
+    assert servers.without(("s0",)).are_named
+    with pytest.raises(ConfigError, match="all of its servers"):
+        servers.without(("s0", "s1", "s2"))
+    planned = replace(servers, plan=PartitionPlan(2, (TablePlan("user", 8, 4, (Slice(0, 4, (0, 1)),)),)))
+    assert planned.without(("s1",)).addresses == (places[0], places[2]), "the third one is a spare"
+    with pytest.raises(ConfigError, match="all of its servers"):
+        planned.without(("s1", "s2"))
 
 
 def test_a_server_that_starts_late_is_waited_for():

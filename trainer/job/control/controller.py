@@ -235,7 +235,7 @@ class Controller:
             self._final_secs = now
         if self._publishing.is_busy or self._unlogged:
             return now - self._final_secs >= self.settings.publish_secs
-        is_any_left = any(role.kind is not RoleKind.SERVER for role in job.members)
+        is_any_left = any(not role.kind.is_watched for role in job.members)
         has_members = is_any_left and now - self._final_secs < self.settings.linger_secs
         return not has_members
 

@@ -19,7 +19,7 @@ from trainer.job.control.logged_job import LoggedJob, replay
 from trainer.job.control.publishing import CommitPublisher
 from trainer.run.progress.lock import run_lock
 from trainer.scheduling.events import DataRange
-from trainer.scheduling.job import Job, JobSettings, resume_job, without_servers
+from trainer.scheduling.job import Job, JobSettings, resume_job, without_watched
 from trainer.scheduling.orders import Commit
 from trainer.scheduling.transitions import FINAL
 from trainer.wire.flight.addresses import LOOPBACK, Address
@@ -41,7 +41,7 @@ def first_job(found: Job | None, settings: JobSettings, newest: Commit | None, u
     if found is None:
         return _begin_again(Job(settings), settings, newest or Commit(), used_attempt)
     if newest is not None:  # a launch: the machine that left is back, and other servers may have the tables
-        found = without_servers(replace(found, is_all_away=False))
+        found = without_watched(replace(found, is_all_away=False))
     pending = found.pending
     known = {found.commit} | ({pending.commit} if pending is not None and pending.is_publishing else set())
     goes_on = found.settings == settings and found.state not in FINAL and (newest is None or newest in known)

@@ -1,4 +1,4 @@
-"""The parameter servers of a job as its roles: the supervisor watches them, and sends their messages to the controller.
+"""The parameter servers, or embedding workers, of a job as its roles: the supervisor watches them, and sends their messages to the controller.
 
 A server joins when it answers, has a notice when it drains, and has left when it is gone afterwards. The controller's order to leave lets it
 go. A server that is silent without a notice is lost, as other roles: hosts find out by themselves.
@@ -19,7 +19,7 @@ from trainer.scheduling.events import Event, Joined, Left, Role, RoleKind
 from trainer.scheduling.orders import Leave, Order, Refuse, Rejoin
 from trainer.servers.move_documents import MoveFiles
 from trainer.servers.run_servers import RunServers
-from trainer.servers.server_watch import ServerWatch, WatchedServer, watch_servers
+from trainer.servers.server_watch import ServerWatch, WatchedServer, watch_servers, watch_workers
 from trainer.wire.flight.addresses import Address
 from transforms.errors import HeadraceError, NotFound
 from warehouse.storage.locations import is_gcs
@@ -59,16 +59,23 @@ class _Server:
     @property
     def name(self) -> str:
         """For people."""
-        return f"server {self.role.name} ({self.address})"
+        return f"{_NAMES[self.role.kind]} {self.role.name} ({self.address})"
+
+
+#: By kind, the name for people, and what a notice leads to.
+_NAMES = {RoleKind.SERVER: "server", RoleKind.WORKER: "embedding worker"}
+_ENDS = "the epoch ends early, and is committed first"
+_OUTCOMES = {RoleKind.SERVER: _ENDS, RoleKind.WORKER: f"hosts go on with another one; without one {_ENDS}"}
 
 
 class ServerRoles:
-    """The servers of a job, for its supervisor. Call :meth:`follow` again and again.
+    """The servers, or embedding workers, of a job, for its supervisor. Call :meth:`follow` again and again.
 
     Args:
         find: the addresses of the servers that have the tables now.
         watch: begins to watch servers.
         release: of the job.
+        kind: of their roles, whose names begin with its first letter.
         on_message: called with a sentence when a server leaves or is back.
         clock: monotonic seconds.
     """
@@ -79,9 +86,11 @@ class ServerRoles:
         watch: MakeWatch,
         *,
         release: str,
+        kind: RoleKind = RoleKind.SERVER,
         on_message: Callable[[str], None] = lambda message: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._kind = kind
         self._find, self._make_watch, self._release = find, watch, release
         self._on_message, self._clock = on_message, clock
         self._servers: list[_Server] = []
@@ -108,6 +117,17 @@ class ServerRoles:
             return watch(replace(servers, addresses=tuple(addresses), plan=None))
 
         return cls(find, watch_at, release=release, on_message=on_message)
+
+    @classmethod
+    def of_workers(
+        cls, servers: RunServers, *, release: str, on_message: Callable[[str], None] = lambda message: None
+    ) -> ServerRoles:
+        """The embedding workers of a job, which stay at their addresses."""
+
+        def watch_at(addresses: Sequence[Address]) -> ServerWatch:
+            return watch_workers(servers)
+
+        return cls(lambda: servers.workers, watch_at, release=release, kind=RoleKind.WORKER, on_message=on_message)
 
     def follow(self, client: ControllerClient) -> None:
         """Tell the controller what has changed; what it does not take now is sent at a later call."""
@@ -137,7 +157,7 @@ class ServerRoles:
             return
         self.close()
         before, self._removed = self._servers, self._servers[len(addresses) :]
-        self._servers = [_Server(Role(RoleKind.SERVER, f"s{k}"), one) for k, one in enumerate(addresses)]
+        self._servers = [_Server(Role(self._kind, f"{self._kind[0]}{k}"), one) for k, one in enumerate(addresses)]
         for old, new in zip(before, self._servers, strict=False):
             new.incarnation = old.incarnation
         self._watch = self._make_watch(addresses)
@@ -196,7 +216,7 @@ class ServerRoles:
     def _say_leaving(self, server: _Server, what: str) -> None:
         if server.away_secs is None:
             server.away_secs = self._clock()
-            self._on_message(f"{server.name} {what}: the epoch ends early, and is committed first")
+            self._on_message(f"{server.name} {what}: {_OUTCOMES[self._kind]}")
 
     def _say_back(self, server: _Server) -> None:
         if server.away_secs is not None:

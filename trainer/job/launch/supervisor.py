@@ -68,6 +68,7 @@ class Supervisor:
         find_more: looks for more data; None for a job that ends when its data is trained.
         workers: its readers and hosts; None: processes of this machine.
         servers: its parameter servers; None: it has none.
+        embedding_workers: between hosts and servers; None: it has none.
         find_partition: the plan of its tables now; None: that of its beginning.
     """
 
@@ -80,6 +81,7 @@ class Supervisor:
     find_more: FindMore | None = None
     workers: Workers | None = None
     servers: ServerRoles | None = None
+    embedding_workers: ServerRoles | None = None
     find_partition: FindPartition | None = None
     clock: Callable[[], float] = time.monotonic
     _next_look_secs: float = 0.0
@@ -95,6 +97,7 @@ class Supervisor:
         self._processes = ChildProcesses(logs, self.command, backoff, self.on_message, self.clock)
         self._controller = self._processes.child(_CONTROLLER, _CONTROLLER)
         self._workers = LocalWorkers(self._processes) if self.workers is None else self.workers
+        self._watched = [one for one in (self.servers, self.embedding_workers) if one is not None]
 
     def run(self, newest: Commit | None) -> JobStatus:
         """Run the job until it ends, is held, or has left after :meth:`give_notice`. Returns the last status.
@@ -121,8 +124,8 @@ class Supervisor:
                         self.give_notice(status.deadline_in_secs)
                         self._noticed = True
                     self._tell(client, status)
-                    if self.servers is not None and status.state not in FINAL:
-                        self.servers.follow(client)
+                    for one in self._watched if status.state not in FINAL else ():
+                        one.follow(client)
                     self._change_partition(client, status)
                     self._look_for_data(client, status)
                     self._workers.follow(status, is_leaving=self._notice_secs is not None)
@@ -135,8 +138,8 @@ class Supervisor:
         finally:
             client.close()
             self._processes.end_all(self.settings.end_secs)
-            if self.servers is not None:
-                self.servers.close()
+            for one in self._watched:
+                one.close()
 
     def running(self) -> dict[str, RunningProcess]:
         """The processes that run now, by name. Any thread may call it."""

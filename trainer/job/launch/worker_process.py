@@ -48,6 +48,7 @@ class WorkerOptions:
         tls: the certificate of the worker; None: connections to it are not encrypted.
         server_tls: what verifies the servers; None: connections to them are not encrypted.
         server_token: of the servers; empty for none.
+        drain_secs: after SIGTERM, how long a training that watches the worker may take to commit.
     """
 
     servers: tuple[Address, ...]
@@ -59,23 +60,24 @@ class WorkerOptions:
     tls: ssl.SSLContext | None = None
     server_tls: ssl.SSLContext | None = None
     server_token: str = ""
+    drain_secs: float = DRAIN_SECS
 
 
 def run_worker(options: WorkerOptions, on_listening: Callable[[Address], None] = lambda address: None) -> int:
-    """Work until SIGTERM, after which running requests are answered, or SIGINT; returns an exit status.
+    """Work until SIGTERM, after which a training that watches it may commit, or SIGINT; returns an exit status.
 
     ``on_listening``: called with the address once it listens. Raises :class:`~trainer.errors.ConfigError` for options that do not fit.
     """
     check_token(options.address, options.token)
     listening = listen(options.address)
     warm_up()
-    keeper = Keeper(listening, partial(serve_worker, options), drain_secs=DRAIN_SECS, waits=False)
+    keeper = Keeper(listening, partial(serve_worker, options), drain_secs=options.drain_secs, waits=False)
     on_listening(Address(*listening.getsockname()[:2]))
     return keeper.run()
 
 
 def serve_worker(options: WorkerOptions, listening: socket.socket, drain: Drain | None = None) -> ServerService:
-    """The service of a worker, whose clients go on with another worker when it drains."""
+    """The service of a worker, whose clients go on with another worker when it ends."""
 
     own = NamedServers(options.servers, options.server_token, options.server_tls is not None)
 

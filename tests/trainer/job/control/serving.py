@@ -14,6 +14,7 @@ from trainer.job.control.controller_client import ControllerClient
 from trainer.job.control.controller_service import ControllerService
 from trainer.job.control.job_files import JobFiles
 from trainer.job.control.open_controller import open_controller
+from trainer.scheduling.buffer_control import BufferSettings
 from trainer.scheduling.events import DataRange
 
 DATA = DataRange("plan", 20, (10, 20))
@@ -42,10 +43,12 @@ class Serving:
 
 
 @contextmanager
-def serving(run_dir: Path, *, settings=None, publisher=None, data=DATA, tick_secs=0.1, **options) -> Iterator[Serving]:
+def serving(
+    run_dir: Path, *, settings=None, publisher=None, data=DATA, tick_secs=0.1, buffer=None, **options
+) -> Iterator[Serving]:
     files = JobFiles(run_dir)
     files.make_token()
-    own = ControllerSettings(job=JOB, tick_secs=tick_secs, linger_secs=1.0)
+    own = ControllerSettings(job=JOB, tick_secs=tick_secs, linger_secs=1.0, buffer=buffer or BufferSettings())
     with open_controller(
         files,
         settings or job_settings(),

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headrace.cli.training_jobs import role_command, server_roles
+from headrace.cli.training_jobs import role_command, server_roles, worker_roles
 from tests.conftest import ROOT
 from tests.trainer.synthetic import config
 from tests.warehouse.scenes import FREE_READS, model, work, write_log
@@ -103,6 +103,7 @@ def supervise(
         partial(role_command, str(folder)),
         settings=SupervisorSettings(look_secs=0.1),
         servers=server_roles(job.spec, files, tell=say),
+        embedding_workers=worker_roles(job.spec, files, tell=say),
         **options,
     )
 

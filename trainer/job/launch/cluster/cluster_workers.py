@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from trainer.job.control.messages import JobStatus
+from trainer.job.launch.cluster.reader_scale import ReaderScale
 from trainer.job.launch.cluster.suspension import Suspension
-from trainer.scheduling.events import RoleKind
 from trainer.scheduling.transitions import FINAL
 from transforms.errors import HeadraceError
 
@@ -26,6 +26,7 @@ class ClusterWorkers:
         on_message: called with a sentence about a request that failed, or a JobSet that is missing.
         clock: monotonic seconds.
         is_kept: whether the JobSet is suspended at the end instead of finished, since another job will resume it.
+        readers: whose number follows what the controller wants; None: they are part of the JobSet, or others start them.
     """
 
     wait_while_held = True
@@ -37,37 +38,45 @@ class ClusterWorkers:
         clock: Callable[[], float] = time.monotonic,
         *,
         is_kept: bool = False,
+        readers: ReaderScale | None = None,
     ) -> None:
+        self._readers = readers
         self._suspension, self._on_message, self._clock, self._is_kept = suspension, on_message, clock, is_kept
         self._is_suspended: bool | None = None
         self._next_secs = 0.0
         self._problem = ""
 
     def follow(self, status: JobStatus, *, is_leaving: bool) -> None:
-        """Resume the JobSet when processes are wanted for a plan, suspend it when none is.
+        """Resume the JobSet when processes are wanted for a plan, suspend it when none is; have as many readers as wanted.
 
         After the job they end by themselves, which completes the JobSet: see :meth:`end`.
         """
         if status.state in FINAL:
             return
-        is_wanted = status.planned_units > 0 and status.wanted_hosts + status.wanted_readers > 0
-        self._follow(is_leaving or not is_wanted)
+        is_wanted = status.planned_units > 0 and status.wanted_hosts + status.wanted_readers > 0 and not is_leaving
+        self._follow(not is_wanted)
+        self._scale(status.wanted_readers if is_wanted else 0)
 
     def suspend(self) -> None:
-        """Suspend the JobSet, whatever the controller wants."""
+        """Suspend the JobSet and the readers, whatever the controller wants."""
         self._next_secs = 0.0
         self._follow(True)
+        if self._readers is not None:
+            self._readers.end()
 
     def keep_suspended(self) -> None:
-        """Suspend the JobSet, and look now and then whether it still is; call it often."""
+        """Suspend the JobSet and the readers, and look now and then whether they still are; call it often."""
         self._follow(True)
+        self._scale(0)
 
     def end(self) -> None:
-        """Suspend the JobSet unless it finishes by itself: its processes end with their job."""
+        """Suspend the JobSet unless it finishes by itself: its processes end with their job. Scaled readers end at once."""
+        have_ended = self._readers is None  # a StatefulSet starts its pods again
         until_secs = self._clock() + (0.0 if self._is_kept else _FINISH_SECS)
         while self._suspension is not None and not self._is_suspended and self._clock() < until_secs:
             try:
-                if self._suspension.is_finished():
+                have_ended = have_ended or (self._readers is not None and self._readers.end())
+                if have_ended and self._suspension.is_finished():
                     return
             except HeadraceError as error:
                 self._on_message(f"JobSet {self._suspension.place}: {error.what}: {error.value}")
@@ -75,8 +84,12 @@ class ClusterWorkers:
         self.suspend()
 
     def are_gone(self, status: JobStatus) -> bool:
-        """Whether the job has no member but its parameter servers, which end with their cluster."""
-        return all(one.role.kind is RoleKind.SERVER for one in status.members)
+        """Whether the job has no member but its parameter servers and embedding workers, which end with their cluster."""
+        return all(one.role.kind.is_watched for one in status.members)
+
+    def _scale(self, readers: int) -> None:
+        if self._readers is not None:
+            self._readers.follow(readers)
 
     def _follow(self, is_suspended: bool) -> None:
         # A person may suspend what the controller wants; a JobSet that is to be suspended stays so.

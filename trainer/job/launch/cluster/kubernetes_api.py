@@ -91,6 +91,12 @@ class KubernetesApi:
                             next_step="kubectl auth can-i tells what the service account may do")  # fmt: skip
 
 
+def member_of(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """An object in a document of the API; empty if it has none."""
+    found = document.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
 def _document(content: bytes) -> object:
     """The JSON document of an answer; None for other bytes."""
     try:

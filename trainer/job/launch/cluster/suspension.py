@@ -5,43 +5,17 @@ Kueue resumes a suspended JobSet whose Workload is admitted, so a queued JobSet 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from trainer.errors import ClusterError, ConfigError
-from trainer.job.launch.cluster.kubernetes_api import KubernetesApi
+from trainer.errors import ClusterError
+from trainer.job.launch.cluster.kubernetes_api import KubernetesApi, member_of
+from trainer.job.launch.cluster.object_names import JobSetName
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 _JOB_LABEL = "kueue.x-k8s.io/job-uid"
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class JobSetName:
-    """The name of a JobSet and of its namespace."""
-
-    namespace: str
-    name: str
-
-    @classmethod
-    def parse(cls, text: str) -> JobSetName:
-        """The JobSet in ``namespace/name``. Raises :class:`ConfigError`."""
-        namespace, slash, name = text.partition("/")
-        if not slash or not _NAME.match(namespace) or not _NAME.match(name):
-            raise ConfigError("a JobSet must be named by its namespace and its name", where="--jobset", value=text[:200],
-                              allowed="namespace/name, both of a-z, 0-9 and -")  # fmt: skip
-        return cls(namespace, name)
-
-    @property
-    def path(self) -> str:
-        """Its path in the API."""
-        return f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{self.namespace}/jobsets/{self.name}"
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +33,7 @@ class Patch:
 
 def jobset_patches(place: JobSetName, jobset: Mapping[str, Any], is_suspended: bool) -> tuple[Patch, ...]:
     """The change that suspends or resumes a JobSet without a queue; none if it is so already."""
-    if bool(_member(jobset, "spec").get("suspend", False)) == is_suspended:
+    if bool(member_of(jobset, "spec").get("suspend", False)) == is_suspended:
         return ()
     return (Patch(place.path, {"spec": {"suspend": is_suspended}}),)
 
@@ -71,8 +45,8 @@ def workload_patches(
     return tuple(
         Patch(f"{_workloads_path(place)}/{name}", {"spec": {"active": not is_suspended}})
         for one in workloads
-        if isinstance(name := _member(one, "metadata").get("name"), str)
-        and bool(_member(one, "spec").get("active", True)) == is_suspended
+        if isinstance(name := member_of(one, "metadata").get("name"), str)
+        and bool(member_of(one, "spec").get("active", True)) == is_suspended
     )
 
 
@@ -95,8 +69,8 @@ class Suspension:
         jobset = self._api.get(self.place.path)
         if jobset is None:
             return False
-        metadata = _member(jobset, "metadata")
-        if QUEUE_LABEL in _member(metadata, "labels"):
+        metadata = member_of(jobset, "metadata")
+        if QUEUE_LABEL in member_of(metadata, "labels"):
             workloads = self._workloads(str(metadata.get("uid", "")))
             patches, is_there = workload_patches(self.place, workloads, is_suspended), bool(workloads)
         else:
@@ -105,10 +79,18 @@ class Suspension:
             self._api.patch(one.path, one.document)
         return is_there
 
+    def is_suspended(self) -> bool:
+        """Whether the JobSet has no pods: it is suspended, as Kueue leaves it until it is admitted, or not there.
+
+        Raises :class:`ClusterError`.
+        """
+        jobset = self._api.get(self.place.path)
+        return jobset is None or bool(member_of(jobset, "spec").get("suspend", False))
+
     def is_finished(self) -> bool:
         """Whether the JobSet has completed, has failed or is not there. Raises :class:`ClusterError`."""
         jobset = self._api.get(self.place.path)
-        conditions = [] if jobset is None else _member(jobset, "status").get("conditions")
+        conditions = [] if jobset is None else member_of(jobset, "status").get("conditions")
         return jobset is None or any(
             isinstance(one, Mapping) and one.get("type") in ("Completed", "Failed") and one.get("status") == "True"
             for one in (conditions if isinstance(conditions, list) else ())
@@ -126,9 +108,3 @@ class Suspension:
 
 def _workloads_path(place: JobSetName) -> str:
     return f"/apis/kueue.x-k8s.io/v1beta1/namespaces/{place.namespace}/workloads"
-
-
-def _member(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """An object in a document of the API; empty if it has none."""
-    found = document.get(name)
-    return found if isinstance(found, Mapping) else {}

@@ -15,7 +15,8 @@ from trainer.errors import ClusterError, ConfigError
 from trainer.job.launch.cluster import cluster_workers
 from trainer.job.launch.cluster.cluster_workers import ClusterWorkers, suspended_afterwards
 from trainer.job.launch.cluster.kubernetes_api import KubernetesApi
-from trainer.job.launch.cluster.suspension import JobSetName, Suspension
+from trainer.job.launch.cluster.object_names import JobSetName
+from trainer.job.launch.cluster.suspension import Suspension
 from trainer.scheduling.transitions import JobState
 from trainer.wire.flight.addresses import Address
 from transforms.errors import InputError
