@@ -27,7 +27,7 @@ demo: $(READY) ## from raw logs to a trained model; LOGS=path FORMAT=globo|movie
 	@$(BIN)/headrace demo $(if $(LOGS),--logs "$(LOGS)") $(if $(FORMAT),--format $(FORMAT)) $(DEMO_OPTIONS)
 
 test: $(READY) ## the fast tests, in minutes
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not flink and not spark and not kafka and not tpu_aot and not wheel" $(TEST_OPTIONS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not medium and not slow and not flink and not spark and not kafka and not tpu_aot and not wheel" $(TEST_OPTIONS)
 
 test-all: $(READY) ## all tests except those on Flink, Spark and Kafka, for TPUs and of the wheel, and the soak tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not flink and not spark and not kafka and not tpu_aot and not wheel" --hypothesis-profile thorough $(TEST_OPTIONS)

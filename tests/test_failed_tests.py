@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT
 
 _TESTS = """
@@ -25,6 +27,7 @@ def test_ends_its_process():
 """
 
 
+@pytest.mark.medium
 def test_failures_of_tests_fixtures_and_processes_are_listed(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(_TESTS)
     (tmp_path / "test_other.py").write_text("import no_such_module\n")

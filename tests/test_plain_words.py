@@ -113,6 +113,7 @@ def findings(path: Path) -> list[str]:
     return [f"{path.relative_to(ROOT)}:{line}: {words!r}; write: {plain_term(words)}" for line, words in sorted(found)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("area", AREAS)
 def test_texts_hold_no_idiom(area: str) -> None:
     files = files_of(area)

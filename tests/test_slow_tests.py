@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from tests.conftest import ROOT
 from tests.support.slow_tests import slow_last
 
@@ -52,10 +54,12 @@ def test_slow_tests_come_last_and_end_with_their_time(tmp_path):
     assert "test_slow[2] SKIPPED" in shown
 
 
+@pytest.mark.medium
 def test_with_time_for_all_none_is_left_out(tmp_path):
     assert "4 passed" in run(tmp_path, "--slow-secs", "1000")
 
 
+@pytest.mark.medium
 def test_without_the_option_the_order_stays(tmp_path):
     shown = run(tmp_path)
     assert shown.index("::test_slow") < shown.index("::test_fast")

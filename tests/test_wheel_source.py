@@ -45,6 +45,7 @@ def _names(tree: ast.Module) -> list[str]:
     return found + [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("top", PACKAGES)
 def test_every_module_is_the_same_but_for_these_names(top: str) -> None:
     for file in sorted((ROOT / top).rglob("*.py")):

@@ -146,7 +146,7 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         images=Images.parse(cluster.images, tag=version("headrace")),
         run_dir=options.run.run_dir,
         home=home_text(options.run.home),
-        arguments=tuple(command_line(options, _NOT_PASSED)),
+        arguments=(*command_line(options, _NOT_PASSED), *(("--plan", hosts.plan) if hosts.plan_follows_data else ())),
         options=json.dumps(training, indent=2, sort_keys=True) + "\n" if training else "",
         grace_secs=hosts.grace_secs,
         notice_metadata=hosts.notice_metadata or (_METADATA if cluster.launcher == TPU_VM else ""),
@@ -163,7 +163,7 @@ def _placement_files(options: TrainOptions, job: HostOptions | None, tpus: TpuOp
     """The texts of the files that say where tables are, by option, checked as far as they can be without the model."""
     from headrace.cli.planned_training import plan_of_training, towers_of_training
 
-    given = {"plan": options.hosts.plan, "towers": options.hosts.towers}
+    given = {"plan": "" if options.hosts.plan_follows_data else options.hosts.plan, "towers": options.hosts.towers}
     servers = options.servers.used if options.servers.servers else 0
     plan = plan_of_training(given["plan"], None if servers else job, tpus)
     if plan is not None and servers:

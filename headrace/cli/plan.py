@@ -14,7 +14,7 @@ import typer
 from headrace.cli.feature_statistics import read_document
 from headrace.cli.options.files import read_file
 from headrace.cli.options.quantities import bytes_of
-from headrace.cli.options.runs import run_folder, run_folder_of
+from headrace.cli.options.runs import Run, RunVersion, run_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
 from headrace.cli.options.training import read_options
 from headrace.terminal.output import document, emit, say, write_output
@@ -165,6 +165,21 @@ def diff(
     (first, first_report), (second, second_report) = _opened(before), _opened(after)
     changes = changes_between(first, second)
     emit(diff_screen((before, after), (first, second), (first_report, second_report), changes), as_json=as_json)
+
+
+@app.command("history")
+def history(run: Run, version: RunVersion = 0, home: Home = "", as_json: AsJson = False) -> None:
+    """Show how a training with --plan auto has changed the plan of its tables, and why."""
+    from headrace.screens.plan_history import PlanHistoryScreen
+    from trainer.job.feedback.plan_log import PlanLog
+
+    folder = run_folder(run, version, home)
+    log = PlanLog.read(folder)
+    if not log.changes:
+        raise NotFound(
+            "this run has no plan that follows its data", where=folder, next_step="train with --hosts N --plan auto"
+        )
+    emit(PlanHistoryScreen.of(run, log), as_json=as_json)
 
 
 @app.command("hot")

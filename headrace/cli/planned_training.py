@@ -25,10 +25,15 @@ if TYPE_CHECKING:
 
 
 def plan_of_training(file: str, job: HostOptions | None, tpus: TpuOptions | None) -> PartitionPlan | None:
-    """The plan in a file; None without one. Raises :class:`~trainer.errors.ConfigError` for a plan that the job's hosts cannot hold."""
+    """The plan in a file; None without one, and for a plan that follows the data. Raises :class:`~trainer.errors.ConfigError` for a plan that the job's hosts cannot hold."""
     from trainer.planning.plan_document import read_plan
 
     if not file:
+        return None
+    if job is not None and job.plan_follows_data:
+        from trainer.run.weights.run_partition import check_fixed_hosts
+
+        check_fixed_hosts(job.hosts, 0, job.caught_up_hosts, where="--plan")
         return None
     if job is not None and tpus is not None:
         raise InputError("--plan with --tpu needs a single process: remove --hosts", where="--plan, --tpu", value=file,

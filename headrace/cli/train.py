@@ -41,7 +41,14 @@ from headrace.cli.train_options.arguments import (
     save_options,
 )
 from headrace.cli.train_options.training import TrainOptions
-from headrace.cli.training_figures import Statuses, placement_row, pruned_row, served_row, server_statuses
+from headrace.cli.training_figures import (
+    Statuses,
+    followed_plan_row,
+    placement_row,
+    pruned_row,
+    served_row,
+    server_statuses,
+)
 from headrace.cli.training_jobs import job_options, pin_new, train_job
 from headrace.cli.training_verdict import training_verdict
 from headrace.terminal.output import emit, say
@@ -54,6 +61,7 @@ from transforms.execution.memory import keep_freed_memory
 if TYPE_CHECKING:
     from typer._click import Context
 
+    from headrace.screens.plan_history import FollowedPlanRow
     from headrace.screens.training import EpochRow, OptionRow, PassesRow, TowerRow, TrainedScreen
     from headrace.screens.training_figures import PlacementRow, ServedRow
     from trainer.errors import ServerLost
@@ -185,6 +193,7 @@ def train(options: TrainOptions) -> None:
         placement=placement_row(
             partition, how="towers" if named_towers else "plan", capacities=capacities_of(solution, settings)
         ),
+        followed_plan=followed_plan_row(settings.run_dir) if options.hosts.plan_follows_data else None,
         served=served_row(known, found, 0 if lost else report.events),  # events before a loss are not in the report
     )  # fmt: skip
     emit(screen, as_json=options.run.as_json)
@@ -500,6 +509,7 @@ def _screen(
     towers: Towers,
     *,
     placement: PlacementRow | None,
+    followed_plan: FollowedPlanRow | None,
     served: ServedRow | None,
 ) -> TrainedScreen:
     from headrace.screens.training import TrainedScreen, export_row
@@ -534,6 +544,7 @@ def _screen(
         hashed=hashed,
         hot=report.hot,
         placement=placement,
+        followed_plan=followed_plan,
         served=served,
         budget=1.0 if settings.pruning is None else settings.pruning.budget,
         label=solution.label,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headrace.screens.plan_history import FollowedPlanRow
     from headrace.screens.training_figures import PlacementRow, PrunedRow, ServedRow
     from trainer.planning.kept_importance import KeptImportance
     from trainer.planning.plan import PartitionPlan
@@ -33,6 +34,14 @@ def placement_row(
         weights[shard.core] += shard.rows * shard.slice_.columns
     stored, whole = sum(weights), sum(table.rows * table.columns for table in tables)
     return PlacementRow(how, plan.cores, max(weights) / stored, 1 - whole / stored) if stored else None
+
+
+def followed_plan_row(run_dir: str) -> FollowedPlanRow:
+    """How the plan of a run has followed its data."""
+    from headrace.screens.plan_history import FollowedPlanRow
+    from trainer.job.feedback.plan_log import PlanLog
+
+    return FollowedPlanRow.of(run_dir, PlanLog.read(run_dir))
 
 
 def server_statuses(servers: RunServers | None, among: Collection[str] | None = None) -> Statuses:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.cli.feature_statistics import JOB, recorder
 from headrace.cli.held_out_scoring import score_due_pass
+from headrace.cli.plan_following import plan_feedback
 from headrace.cli.remote_workers import RemoteWorkers, replaced_when_terminated
 from headrace.cli.train_options.hosts import HostOptions
 from headrace.cli.train_options.training import TrainOptions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from trainer.checkpoints.host_steps import StepsByHost
     from trainer.job.control.job_files import JobFiles
     from trainer.job.control.messages import JobStatus
+    from trainer.job.feedback.plan_feedback import PlanFeedback
     from trainer.job.launch.job_spec import JobSpec, ServersSpec
     from trainer.job.launch.notices import NoticeSource
     from trainer.job.launch.server_roles import ServerRoles
@@ -116,15 +118,17 @@ def train_job(
         warehouse, resolve, config, changes, options, remote, plan, servers, towers, on_commit, check_servers, watch
     )
     began, status = time.monotonic(), None
-    while job.is_left and (status is None or status.state is JobState.DONE):
-        if (
-            status is not None and remote is not None and not remote.is_repeated
-        ):  # the readers and hosts of this job have ended
-            say("an earlier plan is trained: launch the job again to train what has come since")
-            break
-        status = job.run()
-        _refuse_held(status, options.folder or config.run_dir)
-        job.prepare()  # the newest commit, and what is left
+    try:
+        while job.is_left and (status is None or status.state is JobState.DONE):
+            # after a job, its readers and hosts on other machines have ended
+            if status is not None and remote is not None and not remote.is_repeated:
+                say("an earlier plan is trained: launch the job again to train what has come since")
+                break
+            status = job.run()
+            _refuse_held(status, options.folder or config.run_dir)
+            job.prepare()  # the newest commit, and what is left
+    finally:
+        job.close()
     return job.report(time.monotonic() - began)
 
 
@@ -171,6 +175,7 @@ class _Job:
         self._plan = plan if plan is not None and plan.cores > 1 and servers is None else None
         self._towers = towers if self._plan is not None else ()
         self._record, self._recorded = recorder(warehouse, JOB), 0
+        self._feedback: PlanFeedback | None = None
         self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
         self._digest = ""
         self._staleness: dict[int, StalenessCounts] = {}
@@ -179,12 +184,20 @@ class _Job:
         self._hot: HotFigures | None = None
         self._solution = resolve()
         self.prepare()
+        if options.hosts.plan_follows_data:
+            self._feedback = plan_feedback(warehouse, self._prepared, self._files, options.hosts.hosts)
         self._first = _Beginning.of(self._prepared)
         saved = self._prepared.saved
-        if self._plan is None and saved is not None and saved.partition is not None and saved.partition.tables:
+        is_planned = self._plan is not None or self._feedback is not None
+        if not is_planned and saved is not None and saved.partition is not None and saved.partition.tables:
             say(
                 "the newest commit has a plan for its tables: this job spreads their rows over its hosts; --plan continues with the plan"
             )
+
+    def close(self) -> None:
+        """End what runs beside jobs."""
+        if self._feedback is not None:
+            self._feedback.close()
 
     @property
     def is_left(self) -> bool:
@@ -224,7 +237,7 @@ class _Job:
             home=self._warehouse.storage.home,
             options=self._plan_options(),
             token="" if remote is None else remote.token,
-            partition=self._plan,
+            partition=self._plan if self._feedback is None else self._feedback.plan,
             servers=self._servers,
             server_plan=self._server_plan,
             towers=self._towers,
@@ -238,11 +251,20 @@ class _Job:
 
         self._recorded = max(job.newest.epochs - 1, 0)  # the newest commit may not be recorded yet
 
+        def left_events(next_unit: int) -> float | None:
+            """The events that are still to be trained; None where more may come."""
+            if options.hosts.follow or next_unit > job.plan.stop_unit:
+                return None
+            units = job.plan.units
+            return units.due_before(job.plan.stop_unit) - units.due_before(next_unit)
+
         def show(status: JobStatus) -> None:
             self._check_servers()
             self._show_hold(status)
             self._report_commit(status)
-            self._record_commits(status)
+            self._record_commits(status, left_events)
+            if self._feedback is not None:
+                self._feedback.see(status)
             self._staleness |= _staleness(status)
             self._idle_units = _idle_units(status) or self._idle_units
             self._hashed = _hashed_counts(status) or self._hashed
@@ -278,6 +300,7 @@ class _Job:
                 None if remote is None else remote.workers,
                 server_roles(spec, self._files, token="" if remote is None else remote.token, watch=self._watch),
                 worker_roles(spec, self._files, token="" if remote is None else remote.token),
+                None if self._feedback is None else self._feedback.wanted,
             )
             sources = _notice_sources(self._files, options.hosts)
             signals = _signals(supervisor) if remote is None else replaced_when_terminated(supervisor.stop)
@@ -302,8 +325,8 @@ class _Job:
             )
         self._hold = hold
 
-    def _record_commits(self, status: JobStatus) -> None:
-        """Record the statistics of features of the commits that were published since the last look."""
+    def _record_commits(self, status: JobStatus, left_events: Callable[[int], float | None]) -> None:
+        """Record the statistics of features of the commits that were published since the last look, and look at the plan by them."""
         from trainer.run.progress.part_statistics import read_commit_statistics
 
         for commit in range(self._recorded + 1, status.commit_epochs + 1):
@@ -315,6 +338,14 @@ class _Job:
             else:
                 if found is not None:
                     self._record(found.run, commit, found.features)
+                    if self._feedback is not None and commit == status.commit_epochs:
+                        left = left_events(status.next_unit)
+                        self._feedback.committed(
+                            commit,
+                            status.commit_attempt,
+                            {one.name: one.statistics for one in found.features.values()},
+                            None if left is None else left / self._config.rows_of_step(self._options.hosts.hosts),
+                        )
 
     def _find_more(self, status: JobStatus) -> DataRange | None:
         """The units of data that the job does not know, when it has trained all that it knows."""

@@ -25,6 +25,7 @@ from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, percent_text, secs_text
 
 if TYPE_CHECKING:
+    from headrace.screens.plan_history import FollowedPlanRow
     from headrace.screens.training_figures import PlacementRow, PrunedRow, ServedRow
     from trainer.model.metrics import AnyScores
     from trainer.options.trial_record import TrialRow
@@ -235,6 +236,7 @@ class TrainedScreen:
         all_passes: of a run that may have several, or that holds events out; None for another run.
         calibrations: by label, the map of predictions after training, in words; empty without the option ``calibration``.
         placement: how a plan, or towers, divide the weights; None without them.
+        followed_plan: how often a plan that follows the data has changed; None without one.
         served: what parameter servers have answered; None without them, or if they were away.
         kept: the share of importance that the kept rows of a pruned run have; None for another run.
     """
@@ -280,6 +282,7 @@ class TrainedScreen:
     all_passes: PassesRow | None = None
     calibrations: dict[str, str] = field(default_factory=dict)
     placement: PlacementRow | None = None
+    followed_plan: FollowedPlanRow | None = None
     served: ServedRow | None = None
     kept: PrunedRow | None = None
 
@@ -329,6 +332,8 @@ class TrainedScreen:
             pairs.append(("steps", self._steps()))
         if self.placement is not None:
             pairs.append(("placed", self.placement.text()))
+        if self.followed_plan is not None:
+            pairs.append(("plan", self.followed_plan.text()))
         if self.served is not None:
             pairs.append(("servers", self.served.text()))
         if self.staleness.most:

@@ -59,6 +59,7 @@ def test_a_small_year(tmp_path: Path, policy: str) -> None:
         assert found.recomputed_secs > 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("policy", "within"), [("all", 1e-6), ("none", 1e-6), ("adaptive", 0.05)])
 def test_a_replay_costs_what_the_catalog_says(tmp_path: Path, policy: str, within: float) -> None:
     """At a price at which the adaptive policy keeps some memos for some time."""

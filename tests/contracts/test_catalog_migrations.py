@@ -210,6 +210,7 @@ print("open")
 """
 
 
+@pytest.mark.medium
 def test_many_processes_may_create_it_at_once(empty_url: str) -> None:
     from tests.contracts.test_catalog_contract import run_together
 

@@ -73,6 +73,7 @@ for _ in range(100):
 """
 
 
+@pytest.mark.medium
 def test_what_a_writer_read_cannot_have_changed_when_it_commits(url: str) -> None:
     with opened(url) as catalog:
         catalog.run(add_client)
@@ -274,6 +275,7 @@ def test_clocks_that_disagree_cost_work_but_fences_decide(
         assert ready_files(ours) == ["memos/x"]
 
 
+@pytest.mark.medium
 def test_committing_twice_is_committing_once(config: WarehouseConfig, tmp_path: Path) -> None:
     clock = Clock()
     with Warehouse.open(config, clock) as warehouse:

@@ -51,6 +51,7 @@ def changed_table(warehouse: Warehouse, folder: Path) -> None:
     work(warehouse)
 
 
+@pytest.mark.medium
 def test_a_table_is_dropped_and_registered_again(config: WarehouseConfig, tmp_path: Path) -> None:
     with Warehouse.open(config) as warehouse:
         changed_table(warehouse, tmp_path)
@@ -64,6 +65,7 @@ def test_a_table_is_dropped_and_registered_again(config: WarehouseConfig, tmp_pa
         assert verify_warehouse(warehouse).findings == ()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("point", ["_retire_models", "evict_memos", "record_change"])
 def test_a_process_killed_while_it_drops_changes_nothing(config: WarehouseConfig, tmp_path: Path, point: str) -> None:
     with Warehouse.open(config) as warehouse:

@@ -248,6 +248,7 @@ def test_what_a_worker_has_is_not_retried(warehouse: Warehouse, clock: Clock) ->
     assert commit_memos(warehouse, [(held[0], pretended())])[0], "and nothing happened to it"
 
 
+@pytest.mark.medium
 def test_a_dropped_task_stays_dropped_until_a_retry(warehouse: Warehouse, clock: Clock) -> None:
     first = component(warehouse, 0)
     fail(warehouse, clock, BROKEN, first)

@@ -43,6 +43,7 @@ def through(proxy: Proxy, bucket: str) -> Storage:
     return Storage(S3Server(proxy.address).home(bucket, retry_limit_seconds=20))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("action", [500, 503, "refuse", "lose"])
 def test_a_write_is_repeated_and_wins_once(through: Storage, plain: Storage, proxy: Proxy, action: Action) -> None:
     proxy.faults[:] = [Fault(PUT, action)]

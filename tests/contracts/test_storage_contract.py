@@ -108,6 +108,7 @@ print(" ".join(str(number) for number in range(40) if storage.create(f"locks/{nu
 """
 
 
+@pytest.mark.medium
 def test_of_several_processes_that_create_one_wins(storage: Storage) -> None:
     names = ("one", "two", "three")
     processes = {name: start(_CREATE_MANY, storage.home, name) for name in names}
@@ -168,6 +169,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.medium
 def test_a_killed_writer_leaves_nothing_visible(storage: Storage) -> None:
     for delay_secs in (0.005, 0.02, 0.05):
         process = start(_WRITE_LARGE, storage.home)

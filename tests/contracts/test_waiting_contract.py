@@ -126,6 +126,7 @@ def warehouse(config: WarehouseConfig, tmp_path: Path, clock: Clock) -> Iterator
         yield opened
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", range(3))
 def test_figures_equal_those_of_single_tasks(warehouse: Warehouse, clock: Clock, seed: int) -> None:
     draws = random.Random(seed)

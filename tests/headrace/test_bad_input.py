@@ -331,6 +331,7 @@ def test_a_worker_is_interrupted_whatever_it_computes(tmp_path, cli, table, told
     assert {row["attempts"] for row in cli("tasks", "list", "--each", "--json").json["tasks"]} <= {0}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("command", "package", "extra"), [("work", "apache_beam", "beam"), ("train", "tensorflow", "train")]
 )
@@ -464,6 +465,7 @@ def test_tables_that_fit_no_machine(cli, table, tmp_path):
     assert "must fit in memory" in cli("train", "first", status=2).err
 
 
+@pytest.mark.medium
 def test_an_unknown_runner(cli, table, tmp_path):
     models = tmp_path / "models.py"
     models.write_text(MODELS, encoding="utf-8")
@@ -476,6 +478,7 @@ def test_an_import_without_a_row(cli, tmp_path):
     assert "must hold readable rows" in import_log(cli, tmp_path, "clicks", [], status=3).err
 
 
+@pytest.mark.medium
 def test_small_mistakes_are_no_defects(cli, table, tmp_path):
     assert "--limit" in cli("graphs", "ls", "--limit", "-1", status=2).err
     assert "cannot be written" in _record_nowhere(tmp_path)

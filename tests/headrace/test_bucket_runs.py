@@ -86,6 +86,7 @@ def test_a_training_in_a_bucket_says_what_it_needs(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.medium
 def test_checkpoints_in_a_bucket_are_found_by_the_emulator_of_the_environment(
     gcs_server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

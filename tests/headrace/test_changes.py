@@ -104,6 +104,7 @@ def test_texts_of_one_row_and_of_no_row(cli, table, tmp_path):
     assert "ISO 8601" in cli("table", "delete", "log", "--where", "time=noon", status=2).err
 
 
+@pytest.mark.medium
 def test_explain_counts_omitted_rows_and_finds_no_nearer_component(cli, table, tmp_path):
     other = MODEL.replace('"m"', '"other"').replace("buckets(100)", "buckets(90)")
     (tmp_path / "other.py").write_text(other)

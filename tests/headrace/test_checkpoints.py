@@ -135,6 +135,7 @@ def test_a_run_in_a_bucket_is_listed_and_verified(cli, gcs_server):
     assert "rows" in cli("ckpt", "show", run).out
 
 
+@pytest.mark.medium
 def test_the_commands_load_no_tensorflow(run):
     program = f"""
 import sys

@@ -93,6 +93,7 @@ def test_from_a_folder_of_parquet_to_a_trained_model(cli, small_log, models_file
     assert again["test"] == trained["test"]
 
 
+@pytest.mark.medium
 def test_late_rows_cost_only_themselves_and_the_worker_finds_them(submitted, tmp_path):
     cli = submitted
     before = cli("work", "--until-idle", "--json").json
@@ -107,6 +108,7 @@ def test_late_rows_cost_only_themselves_and_the_worker_finds_them(submitted, tmp
     assert all(row["hit"] for row in cli("model", "explain", "second", "--json").json["decisions"])
 
 
+@pytest.mark.medium
 def test_explain_says_what_an_eviction_did(submitted):
     cli = submitted
     cli("work", "--until-idle")
@@ -129,6 +131,7 @@ def test_evicting_what_storage_does_not_pay_for(submitted):
     assert "no budget" in cli("graphs", "evict", "--unpaid", "--budget", "1B", status=2).err
 
 
+@pytest.mark.medium
 def test_searching_and_evicting(submitted):
     cli = submitted
     cli("work", "--until-idle")
@@ -246,6 +249,7 @@ def test_a_submission_reports_changed_settings(submitted, models_file):
     assert row["changes"] == ["policy: adaptive -> all", "priority: 10 -> 30"]
 
 
+@pytest.mark.medium
 def test_a_model_is_retired_and_restored(submitted, models_file):
     cli = submitted
     cli("work", "--until-idle")

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.support.host_steps import check_hosts_train
+from trainer.job.launch.run_comparison import run_differences
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.planning.plan_document import plan_bytes, read_plan
 
@@ -85,6 +86,53 @@ def test_a_plan_trains_in_one_process_and_in_a_job(planned, tmp_path):
     assert "headrace ckpt reshard" in answer.err
     document = json.loads((tmp_path / "job" / "job" / "job.json").read_text())
     assert document["partition"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem", "next_step"),
+    [
+        ((), "a plan that follows the data must be that of two hosts or more", "give --hosts 2"),
+        (("--hosts", 1), "a plan that follows the data must be that of two hosts or more", "give --hosts 2"),
+        (("--hosts", 2, "--servers", 2), "a plan that follows the data must be that of hosts", "headrace ps move"),
+        (("--hosts", 3, "--least-hosts", 2), "a plan that follows the data must have all hosts", "leave --least-hosts out"),
+        (("--hosts", 2, "--follow", "--caught-up-hosts", 1), "this job needs a fixed number of hosts", "leave --caught-up-hosts out"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_cannot_follow_the_data_is_refused(planned, options, problem, next_step):
+    answer = planned("train", "first", "--config", planned.options, "--plan", "auto", *options, status=2)
+    assert problem in answer.err
+    assert next_step in answer.err
+
+
+@pytest.mark.slow
+def test_a_plan_follows_the_data_and_says_how(planned, tmp_path):
+    """From rows that are spread, and from the commit of a plan in which one host has all tables: no bit is another."""
+    planned.options.write_text(json.dumps({**OPTIONS, "passes": 6, "statistics_share": 1.0, "partitions_per_epoch": 1}))
+    arguments = ("train", "first", "--config", planned.options, "--hosts", 2, "--readers", 1, "--json")
+    assert "this run has no plan that follows its data" in planned("plan", "history", tmp_path, status=4).err
+    plain = planned(*arguments, "--run-dir", tmp_path / "plain").json
+    assert plain["followed_plan"] is None
+    followed = planned(*arguments, "--plan", "auto", "--run-dir", tmp_path / "followed").json
+    assert followed["exact"] is True
+    assert followed["followed_plan"]["run"] == str(tmp_path / "followed")
+    assert run_differences(tmp_path / "followed", tmp_path / "plain") == ()
+    shown = planned("plan", "history", tmp_path / "followed", "--json").json
+    assert shown["changes"][0]["reason"] == "statistics"
+    assert shown["followed"] == followed["followed_plan"]
+
+    plan = read_plan(planned.plan.read_bytes(), "plan")
+    (tmp_path / "one.json").write_bytes(plan_bytes(PartitionPlan(2, tuple(
+        TablePlan(one.name, one.rows, one.columns, (Slice(0, one.columns, (0,)),)) for one in plan.tables
+    ))))  # fmt: skip
+    begun, end = (*arguments, "--run-dir", tmp_path / "begun"), "2026-03-02T01:00"
+    planned(*begun, "--plan", tmp_path / "one.json", "--end", end)
+    again = planned(*begun, "--plan", "auto").json
+    assert again["exact"] is True
+    shown = planned("plan", "history", tmp_path / "begun", "--json").json
+    assert shown["changes"][0]["reason"] == "commit"
+    text = planned("plan", "history", tmp_path / "begun").out
+    assert "that of commit" in text
+    assert "follows the data" in text
 
 
 def test_a_check_of_a_slice_says_what_it_does_not_take(planned, tmp_path):

@@ -14,6 +14,8 @@ from headrace.screens.plan_drawing import plan_svg
 from headrace.screens.plans import _drawback
 from headrace.terminal.units import brief_text, changed_text, percent_range_text
 from tests.headrace.test_commands import check_golden
+from trainer.job.feedback.plan_log import PlanChange, PlanLog
+from trainer.job.feedback.replanning import Candidate
 from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics
 from trainer.planning.infeasible import needed_text
 from trainer.planning.plan_document import read_about, read_plan
@@ -213,3 +215,22 @@ def test_figures_that_look_alike_are_no_change():
 def test_sizes_that_look_alike_state_what_is_too_much():
     assert needed_text((5 << 30) + 7, 5 << 30) == "5.01 GiB"
     assert needed_text((5 << 30) + 7, (5 << 30) + 3) == "5.01 GiB, 4 bytes too much,"
+
+
+def test_the_history_of_a_plan_says_why_and_what_it_took(cli, tmp_path):
+    kept = PlanChange("a" * 64, "commit", 2, new_measured_secs=0.0618)
+    moved = PlanChange("b" * 64, "pays", 9, step_secs=0.0374, new_step_secs=0.0255, imbalance=1.81, new_imbalance=1.003, saved_secs=6.2,
+                       move_secs=5.84, moved_bytes=103 << 20, pause_secs=3.1, measured_secs=0.081, new_measured_secs=0.063)  # fmt: skip
+    PlanLog(
+        looked_at=14,
+        looks=12,
+        changes=(kept, moved),
+        candidates=(Candidate("", 1.5), Candidate("a" * 64)),
+        imbalance=1.004,
+    ).write(tmp_path)
+    check_golden("plan_history", cli("plan", "history", tmp_path).out.replace(str(tmp_path), "RUN"))
+    shown = cli("plan", "history", tmp_path, "--json").json
+    assert [one["reason"] for one in shown["changes"]] == ["commit", "pays"]
+    assert shown["followed"] == {"run": str(tmp_path), "looks": 12, "moves": 1, "imbalance": 1.004}
+    (tmp_path / "plans.json").write_text("{")
+    assert "plans.json" in cli("plan", "history", tmp_path, status=3).err

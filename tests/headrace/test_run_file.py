@@ -90,6 +90,7 @@ def test_paths_are_relative_to_the_file() -> None:
     assert json.loads(parse_training(["--from", auto]).run.config) == {"hot_rows": "auto"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -171,6 +172,7 @@ def test_training_options_to_file_to_options(options: dict[str, Any]) -> None:
     assert json.dumps(json.loads(found["config"]), sort_keys=True) == json.dumps(options, sort_keys=True)
 
 
+@pytest.mark.medium
 def test_thousands_of_mutations_are_files_or_refused() -> None:
     """One error of the project's kind, whatever the bytes are."""
     source, draw = EXAMPLE.encode(), random.Random(7)

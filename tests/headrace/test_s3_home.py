@@ -44,6 +44,7 @@ def test_a_local_home_reads_a_log_in_s3(bucket: str, tmp_path: Path, capsys: pyt
     assert not (Path.cwd() / "s3:").exists()
 
 
+@pytest.mark.medium
 def test_a_home_in_s3(
     bucket: str,
     s3_server: S3Server,

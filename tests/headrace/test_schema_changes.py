@@ -121,6 +121,7 @@ def test_files_that_do_not_fit(cli, log, tmp_path):
     assert "cast the column to int32 in the file" in cli("table", "append", "log", late, status=3).err
 
 
+@pytest.mark.medium
 def test_an_import_that_changes(cli, tmp_path):
     """The schema file gets a field, then a wider type; what a live model reads must stay in it."""
 

@@ -13,6 +13,7 @@ pytest.importorskip("tensorflow")
 OPTIONS = {**UNTRIED, "deep": True, "dim": 8, "batch_rows": 64, "embedding_learning_rate": 0.01}
 
 
+@pytest.mark.medium
 def test_a_model_with_towers_is_trained_and_scored(submitted, tmp_path):
     file = tmp_path / "training.json"
 

@@ -128,6 +128,7 @@ def test_a_slice_over_servers_trains_tables_that_no_slice_has(submitted, on_slic
     assert (on_cpu["events_this_time"], len(on_slice)) == (0, 3)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("visible", [None, "-1"])
 def test_a_machine_without_gpus_is_one_clear_error(submitted, tmp_path, visible):
     """In a process of its own: TensorFlow looks for GPUs once. A variable that hides GPUs is named."""

@@ -59,6 +59,7 @@ OPTIONS = {
 TOWERS = {"tower_modules": {"towers": [["user", "words"], ["padded", "weighted"]], "compression": 2}}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("name", "network", "others"),
     [

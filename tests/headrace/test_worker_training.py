@@ -41,6 +41,7 @@ def served(submitted, tmp_path):
     return submitted
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

@@ -43,6 +43,7 @@ def load_zeros() -> Score:
     return zeros
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("workers", [1, 4])
 def test_memos_of_a_merged_fragment_are_loaded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
@@ -120,6 +121,7 @@ def test_a_raw_column_with_the_name_of_an_input_is_written_beside_the_scores(tmp
     assert untimed.column("time").null_count == 20
 
 
+@pytest.mark.medium
 def test_the_row_of_a_score_is_that_of_the_stored_event(tmp_path: Path) -> None:
     """Deleted events have no scores, and the rows of the others do not change."""
     write_log(tmp_path / "log", hours=1)

@@ -53,6 +53,7 @@ def test_storage_that_is_ten_times_slower() -> None:
     assert reversals(outcome) == 1
 
 
+@pytest.mark.medium
 def test_a_host_that_is_ten_times_faster() -> None:
     outcome = run(host_speed=between(60, 90, 10.0))
     check(outcome)

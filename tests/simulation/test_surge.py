@@ -15,6 +15,7 @@ def run(policy: ScalingPolicy, seed: int = 1) -> SurgeOutcome:
     return run_surge(CONFIG, policy, seed=seed, fleet=fleet)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_tenfold_surge_meets_deadlines_without_waste(seed: int) -> None:
     hint, mean, peak = run(hinted(SETTINGS), seed), run(fixed(3), seed), run(fixed(7), seed)

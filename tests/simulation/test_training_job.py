@@ -53,6 +53,7 @@ def check(sim: Simulation) -> None:
     assert sim.controller.job.state is (JobState.DONE if sim.settings.is_finite else JobState.STOPPED)
 
 
+@pytest.mark.medium
 def test_jobs_under_faults_train_every_unit_once() -> None:
     for seed in range(scaled(12)):
         check(random_run(seed))
@@ -87,6 +88,7 @@ def test_an_overlapped_commit_shortens_the_job() -> None:
     assert secs[True] < secs[False] - 20
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("overlap", [False, True])
 def test_faults_do_not_change_where_epochs_end(overlap: bool) -> None:
     """Without wall time and notices, epochs are the same however often processes are lost: so are batches, and weights."""

@@ -51,6 +51,7 @@ def test_drawing_of_the_papers_example_is_the_recorded_one() -> None:
     assert drawn == GOLDEN.read_text(encoding="utf-8"), "look at the new drawing; if it is better, record it"
 
 
+@pytest.mark.medium
 def test_drawing_is_the_same_in_another_process() -> None:
     script = "from tests.transforms.test_drawing import *; print(graph_svg(overlap().node))"
     for seed in ("1", "2"):

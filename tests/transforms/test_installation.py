@@ -89,6 +89,7 @@ def _calls(tree: ast.Module, name: str) -> list[ast.Call]:
     return [call for call in calls if name == getattr(call.func, "id", getattr(call.func, "attr", ""))]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("top", PACKAGES)
 def test_modules_are_imported_by_names_that_a_wheel_has(top: str) -> None:
     """A constant of another package's name, or a translated one: the name of a checkout's module is none in a wheel."""

@@ -23,6 +23,7 @@ class Setup:
         servers: whether tables are on parameter servers.
         workers: whether embedding workers are between hosts and servers.
         plan: whether a partition plan places the tables.
+        plan_follows_data: whether the job changes that plan itself.
         slices: whether the plan cuts tables by columns, or copies them.
         towers: whether hosts exchange by towers.
         tpu: whether a slice trains: the whole model, or with ``servers`` its dense part.
@@ -39,6 +40,7 @@ class Setup:
     servers: bool = False
     workers: bool = False
     plan: bool = False
+    plan_follows_data: bool = False
     slices: bool = False
     towers: bool = False
     tpu: bool = False
@@ -106,6 +108,14 @@ REFUSALS = (
             "tables with --plan must be on all servers",
             "a plan is for a number of servers",
             "leave --least-servers out: training waits until a server is back; or leave --plan out"),
+    Refusal(("plan", "servers"), lambda one: one.servers and one.plan_follows_data,
+            "a plan that follows the data must be that of hosts",
+            "while tables move, two servers have a row: a move is to other servers, and the job has none",
+            "give a plan of headrace plan make; headrace ps move --plan moves the tables to other servers while training goes on"),
+    Refusal(("plan", "least_hosts"), lambda one: one.least_hosts and one.plan_follows_data,
+            "a plan that follows the data must have all hosts",
+            "a plan has a core for each host",
+            "leave --least-hosts out: training waits until all hosts are back; or leave --plan out"),
     Refusal(("towers", "tpu"), lambda one: one.towers and one.tpu,
             "a job by towers must be trained without TPUs",
             "a slice places its tables itself",

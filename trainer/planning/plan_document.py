@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from trainer.errors import ConfigError
@@ -28,6 +28,11 @@ def plan_fingerprint(plan: PartitionPlan) -> str:
 def read_plan(data: bytes, where: str) -> PartitionPlan:
     """The plan of a document at ``where``. Raises :class:`ConfigError` for bytes that are not such a document."""
     return _PLANS.read(data, where)[0]
+
+
+def find_partition(name: str, find_document: Callable[[str], bytes]) -> PartitionPlan | None:
+    """The plan whose document has this digest; None for an empty name: rows are spread."""
+    return read_plan(find_document(name), f"plan {name[:12]}") if name else None
 
 
 def read_about(data: bytes, where: str) -> Mapping[str, Any]:

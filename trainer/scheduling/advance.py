@@ -52,6 +52,7 @@ from trainer.scheduling.events import (
     Left,
     Lost,
     Notice,
+    PartitionChanged,
     PartWritten,
     PlanFailed,
     Position,
@@ -310,6 +311,10 @@ def _data_changed(job: Job, event: DataChanged) -> Outcome:
     return begin(job) if job.state in (JobState.STARTING, JobState.AWAY, JobState.WAITING_FOR_DATA) else (job, ())
 
 
+def _partition_changed(job: Job, event: PartitionChanged) -> Outcome:
+    return replace(job, next_partition=None if event.partition == job.partition else event.partition), ()
+
+
 def _plan_failed(job: Job, event: PlanFailed) -> Outcome:
     return (job, ()) if classify(event.error) is ErrorClass.TRANSIENT else fail(job, event.error, "the controller")
 
@@ -343,6 +348,7 @@ _HANDLERS: Mapping[EventKind, Callable[[Job, Any], Outcome]] = {
     EventKind.RESUME: _resume,
     EventKind.NOTICE: _notice,
     EventKind.DATA_CHANGED: _data_changed,
+    EventKind.PARTITION_CHANGED: _partition_changed,
     EventKind.PLAN_FAILED: _plan_failed,
     EventKind.RELEASED: _released,
     EventKind.STOP_ASKED: _stop_asked,

@@ -33,7 +33,7 @@ def begin(job: Job) -> Outcome:
     waiting = JobState.AWAY if job.away else JobState.STARTING
     if job.pending is not None or (job.data is None and job.next_data is None):
         return replace(job, state=waiting), ()
-    job, changed = _change_phase(_with_next_data(job))
+    job, changed = _change_phase(_with_next_partition(_with_next_data(job)))
     assert job.data is not None
     if job.commit.next_unit >= job.data.stop_unit:
         job, told = _all_trained(job, job.data)
@@ -47,6 +47,14 @@ def begin(job: Job) -> Outcome:
 
 def _with_next_data(job: Job) -> Job:
     return job if job.next_data is None else replace(job, data=job.next_data, next_data=None)
+
+
+def _with_next_partition(job: Job) -> Job:
+    """The job with the plan of its tables that is due. Hosts then restore the last commit, since they hold other rows."""
+    if job.next_partition is None:
+        return job
+    continues = job.continues if job.next_partition == job.partition else None
+    return replace(job, partition=job.next_partition, next_partition=None, continues=continues)
 
 
 def _change_phase(job: Job) -> Outcome:
@@ -166,7 +174,7 @@ def quiesce(job: Job) -> Outcome:
     job = replace(
         job,
         state=JobState.COMMITTING,
-        pending=PendingCommit(commit, job.hosts, incarnations),
+        pending=PendingCommit(commit, job.hosts, incarnations, partition=job.partition),
         continues=job.attempt,
         retry_stop=None,
     )
@@ -189,6 +197,7 @@ def _may_overlap(job: Job) -> bool:
         and _hosts_to_begin(job) == job.hosts
         and _keeps_servers(job)
         and not job.misses_workers
+        and job.next_partition in (None, job.partition)
     )
 
 
@@ -203,7 +212,7 @@ def take_part(job: Job, host: str, part: str) -> Outcome:
 
 def publish_order(pending: PendingCommit) -> Publish:
     """The order to publish; repeating it is safe."""
-    return Publish(pending.commit.attempt, pending.commit, pending.hosts, pending.parts)
+    return Publish(pending.commit.attempt, pending.commit, pending.hosts, pending.parts, pending.partition)
 
 
 def publish(job: Job) -> Outcome:

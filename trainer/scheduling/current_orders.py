@@ -77,7 +77,8 @@ def start_order(job: Job) -> StartEpoch:
     """The order that begins the job's attempt."""
     name = job.data.name if job.data else ""
     return StartEpoch(
-        job.attempt, job.epoch, job.first_unit, job.stop_unit, job.hosts, job.continues, job.commit, name, job.unused_servers
+        job.attempt, job.epoch, job.first_unit, job.stop_unit, job.hosts, job.continues, job.commit, name, job.unused_servers,
+        job.partition,
     )  # fmt: skip
 
 

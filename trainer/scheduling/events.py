@@ -199,6 +199,17 @@ class DataChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionChanged(Event):
+    """Hosts hold the tables by another partition plan from the next attempt on, which restores the commit before it.
+
+    ``partition`` names the plan, such as by the digest of its document; empty: rows are spread over the hosts.
+    """
+
+    kind = EventKind.PARTITION_CHANGED
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlanFailed(Event):
     """The controller cannot plan the units: the data is not ready, or the options or the data are wrong.
 
@@ -258,6 +269,6 @@ EVENT_TYPES: dict[EventKind, type[Event]] = {
     cls.kind: cls
     for cls in (
         Tick, Recovered, Joined, Heartbeat, Left, Failed, Position, Drained, PartWritten, CommitFailed, Published, Notice,
-        DataChanged, PlanFailed, Released, StopAsked, Lost, EpochDue, Deadline, Resume,
+        DataChanged, PartitionChanged, PlanFailed, Released, StopAsked, Lost, EpochDue, Deadline, Resume,
     )
 }  # fmt: skip

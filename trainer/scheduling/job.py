@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from trainer.scheduling.events import DataRange, Role, RoleKind
 from trainer.scheduling.orders import BEGINNING, Commit, Hold, TrainingPhase
 from trainer.scheduling.transitions import JobState
-from transforms.derived_documents import Later
+from transforms.derived_documents import Omitted
 from transforms.errors import InputError
 from warehouse.scheduling.backoff import Backoff
 
@@ -81,8 +81,8 @@ class JobSettings:
     least_hosts: int = 1
     goes_on: bool = False
     least_servers: int = 0
-    servers: Later[int] = 0
-    spare_servers: Later[int] = 0
+    servers: Omitted[int] = 0
+    spare_servers: Omitted[int] = 0
     overlap: bool = False
     is_finite: bool = True
     lost_secs: float = 30.0
@@ -153,6 +153,7 @@ class PendingCommit:
         incarnations: of each host, the process that holds the part.
         parts: of the hosts that have written theirs, the part.
         is_publishing: all parts are written and the controller was ordered to publish; the outcome is unknown until it answers.
+        partition: the plan of the tables in the parts.
     """
 
     commit: Commit
@@ -160,6 +161,7 @@ class PendingCommit:
     incarnations: Mapping[str, int]
     parts: Mapping[str, str] = field(default_factory=dict)
     is_publishing: bool = False
+    partition: Omitted[str] = ""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -187,6 +189,8 @@ class Job:
         positions: in ENDING, the reported positions by host.
         drained: the hosts that are drained at ``stop_unit``.
         data, next_data: the units to train; what replaces them at the next attempt.
+        partition, next_partition: the name of the plan by which hosts hold the tables, empty if rows are spread over them; what replaces
+            it at the next attempt, None if nothing does.
         notices: ends of grace periods in job seconds, by role; None: of the whole job.
         away: hosts, parameter servers and embedding workers that left after a notice and are not back.
         away_secs: when the first of them left, in job seconds.
@@ -218,6 +222,8 @@ class Job:
     drained: frozenset[str] = frozenset()
     data: DataRange | None = None
     next_data: DataRange | None = None
+    partition: Omitted[str] = ""
+    next_partition: Omitted[str | None] = None
     phase: TrainingPhase = TrainingPhase.INITIAL
     notices: Mapping[Role | None, float] = field(default_factory=dict)
     away: frozenset[Role] = frozenset()

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from trainer.scheduling.events import Role
 from trainer.scheduling.holds import ErrorClass
+from transforms.derived_documents import Omitted
 
 
 class TrainingPhase(StrEnum):
@@ -53,6 +54,7 @@ class StartEpoch:
             None: the host restores ``commit`` first, or initial values if that is the beginning.
         data: the name of the plan.
         unused_servers: the parameter servers of the job that have no tables in the attempt.
+        partition: the name of the plan by which hosts hold the tables; empty: rows are spread over them.
     """
 
     attempt: int
@@ -64,6 +66,7 @@ class StartEpoch:
     commit: Commit
     data: str
     unused_servers: tuple[str, ...] = ()
+    partition: Omitted[str] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +149,14 @@ class Publish:
         commit: the new commit.
         hosts: the hosts by rank.
         parts: of each host, its part.
+        partition: the name of the plan by which they hold the tables; empty: rows are spread over them.
     """
 
     attempt: int
     commit: Commit
     hosts: tuple[str, ...]
     parts: Mapping[str, str] = field(default_factory=dict)
+    partition: Omitted[str] = ""
 
 
 @dataclass(frozen=True, slots=True)

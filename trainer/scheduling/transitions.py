@@ -64,6 +64,7 @@ class EventKind(StrEnum):
     RESUME = "resume"
     NOTICE = "notice"
     DATA_CHANGED = "data changed"
+    PARTITION_CHANGED = "partition changed"
     PLAN_FAILED = "plan failed"
     RELEASED = "released"
     STOP_ASKED = "stop asked"
@@ -138,6 +139,7 @@ _MOVES: Mapping[EventKind, Mapping[JobState, frozenset[JobState]]] = {
     | _move({_S.AWAY}, *_TRAINED, _S.TRAINING, stay=True)
     | _move({_S.WAITING_FOR_DATA}, _S.DONE, _S.TRAINING, _S.STARTING, _S.AWAY, stay=True)
     | _move({_S.HELD}, *_TRAINED, _S.STARTING, _S.AWAY, stay=True),
+    EventKind.PARTITION_CHANGED: _stay(_LIVE),
     EventKind.PLAN_FAILED: _move({_S.STARTING, _S.WAITING_FOR_DATA}, _S.HELD, stay=True),
     EventKind.RELEASED: _move({_S.HELD}, *_TRAINED, _S.STARTING, _S.AWAY),
     EventKind.STOP_ASKED: _move({_S.TRAINING}, _S.ENDING, _S.STOPPED)
@@ -156,6 +158,7 @@ _LATE: Mapping[EventKind, frozenset[JobState]] = {
     EventKind.PUBLISHED: frozenset({_S.WAITING_FOR_DATA, _S.DONE}),
     EventKind.NOTICE: FINAL,
     EventKind.DATA_CHANGED: FINAL,
+    EventKind.PARTITION_CHANGED: FINAL,
     EventKind.PLAN_FAILED: _ALL - {_S.STARTING, _S.WAITING_FOR_DATA},
     EventKind.STOP_ASKED: FINAL,
 }

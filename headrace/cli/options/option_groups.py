@@ -32,6 +32,7 @@ class Mark(Enum):
     Attributes:
         FIRST: the help shows it in the first panel.
         PATH: its text is a path of this machine, unless it is a URL.
+        AUTO: the word "auto" is none.
         COUNT: its text may be a number.
         RANGE: its text is a number or a range of numbers.
         TIME: its text is a time.
@@ -40,6 +41,7 @@ class Mark(Enum):
 
     FIRST = "first"
     PATH = "path"
+    AUTO = "auto"
     COUNT = "count"
     RANGE = "range"
     TIME = "time"

@@ -141,11 +141,13 @@ class HostOptions:
     plan: Annotated[
         str,
         typer.Option(
-            metavar="FILE",
-            help="Partition embedding tables by this plan of `headrace plan make`: over hosts, without --hosts over simulated cores.",
+            metavar="FILE|auto",
+            help="Partition embedding tables by this plan of `headrace plan make`: over hosts, without --hosts over simulated cores. "
+            "auto: a job's plan follows its data.",
             show_default=False,
         ),
         Mark.PATH,
+        Mark.AUTO,
     ] = ""
     towers: Annotated[
         str,
@@ -162,6 +164,9 @@ class HostOptions:
             self._refuse_given(
                 _NEED_FOLLOW, "settings of caught-up training must go with --follow", "give --follow too"
             )
+        if self.plan_follows_data and self.hosts < 2:
+            raise InputError("a plan that follows the data must be that of two hosts or more: one host has all tables", where="--plan, --hosts",
+                             value=f"auto, {self.hosts}", next_step="give --hosts 2 or more, or leave --plan out")  # fmt: skip
         if not self.is_job:
             self._refuse_given(_NEED_A_JOB, "options of a job must go with --hosts", "give --hosts 1 too")
             return
@@ -185,6 +190,11 @@ class HostOptions:
     def caught_up_reader_range(self) -> ReaderRange | None:
         """The numbers of readers once the history is trained; None: as many as the job needs."""
         return _range_of(self.caught_up_readers, "--caught-up-readers") or self.reader_range
+
+    @property
+    def plan_follows_data(self) -> bool:
+        """Whether the job changes the plan of its tables itself."""
+        return self.plan == Mark.AUTO.value
 
     @property
     def most_hosts(self) -> int:

@@ -207,7 +207,7 @@ def _value_of(field: OptionField, value: Any, where: str, path: str) -> Any:
             raise InputError("text of a run file must have no control characters", where=where, value=text[:100])
     if field.is_argument and not found:
         raise InputError("a model must have a name", where=where, value=found)
-    return _from_folder(found, path) if Mark.PATH in field.marks else found
+    return _from_folder(found, path) if _is_path(field, found) else found
 
 
 def _typed(field: OptionField, value: Any) -> tuple[Any, str]:
@@ -274,6 +274,10 @@ def _from_folder(path: str, file: str) -> str:
     return path if _is_fixed(path) else os.path.join(os.path.dirname(file), path)
 
 
+def _is_path(field: OptionField, text: str) -> bool:
+    return Mark.PATH in field.marks and not (Mark.AUTO in field.marks and text == Mark.AUTO.value)
+
+
 def _to_folder(path: str, folder: str) -> str:
     """A path of this process, from the folder of a run file."""
     if _is_fixed(path) or os.path.realpath(folder) == os.path.realpath(os.curdir):
@@ -288,7 +292,7 @@ def _is_fixed(path: str) -> bool:
 
 def _written(field: OptionField, value: Any, folder: str) -> Any:
     """A value as the file holds it."""
-    if Mark.PATH in field.marks:
+    if _is_path(field, value):
         return _to_folder(value, folder)
     if (
         field.marks & {Mark.COUNT, Mark.RANGE}

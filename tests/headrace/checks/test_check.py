@@ -55,6 +55,7 @@ def odd(cli, tmp_path):
     return tmp_path / "odd.py"
 
 
+@pytest.mark.medium
 def test_every_input_is_run_and_warnings_are_shown(cli, odd):
     (model,) = cli("model", "check", odd, "--json").json["models"]
     inputs = {row["input"]: row for row in model["inputs"]}
@@ -93,6 +94,7 @@ def test_a_sample_is_spread_over_the_partitions_and_always_the_same(cli, odd):
     assert one["rows"] == 1
 
 
+@pytest.mark.medium
 def test_a_submitted_model_is_checked_by_name_without_a_change(submitted):
     cli = submitted
     before = cli("status", "--json").json

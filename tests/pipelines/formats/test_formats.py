@@ -228,6 +228,7 @@ def test_obd_joins_what_is_known_of_the_item(tmp_path: Path) -> None:
         assert row["policy"] == "bts"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("name", "folder", "limit", "rows", "clicked"),
     [("criteo", "criteo", None, 10_000, 2182), ("obd", "obd", None, 20_000, 80), ("globo", "globo", 6, None, None),

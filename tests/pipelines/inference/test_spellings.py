@@ -156,6 +156,7 @@ def imported(folder: Path, spelling: Spelling, rows: list[Row]) -> tuple[Inferre
     return found, parsed.table
 
 
+@pytest.mark.medium
 @given(spelling=SPELLINGS, seed=st.integers(0, 2**32), count=st.integers(20, 60))
 @settings(max_examples=scaled(150))
 def test_the_same_rows_in_another_spelling_are_the_same_table(

@@ -244,6 +244,7 @@ run(configure(Path(sys.argv[1])))
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("renames", [0, 1, 3])
 def test_an_import_killed_while_it_publishes_is_finished_by_the_next(tmp_path: Path, renames: int) -> None:
     two_logs(tmp_path)

@@ -238,6 +238,7 @@ def described(table: pa.Table, rejects: tuple[object, ...] = ()) -> str:
     return repr((table.to_pylist(), rejects))
 
 
+@pytest.mark.medium
 @given(st.lists(JSON_LINES, min_size=1, max_size=6), st.integers(1, 400))
 @settings(max_examples=scaled(200))
 def test_both_readers_of_json_agree_on_any_lines(tmp_path: Path, lines: list[str], block_bytes: int) -> None:

@@ -176,6 +176,7 @@ def test_a_sample_makes_the_component_fail_by_itself(tmp_path: Path, processes: 
         )
 
 
+@pytest.mark.medium
 def test_a_sample_that_is_too_large_is_left_out(tmp_path: Path, processes: ChildProcesses) -> None:
     @op(result="string")
     def dislikes_long_texts(text):
@@ -235,6 +236,7 @@ def test_known_culprits_do_not_delay_other_components(tmp_path: Path, processes:
     assert [len(result.files) for result in results] == [1]
 
 
+@pytest.mark.medium
 def test_samples_are_not_looked_for_without_end(
     tmp_path: Path, processes: ChildProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:

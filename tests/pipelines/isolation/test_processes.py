@@ -49,6 +49,7 @@ def pid_of(processes: ChildProcesses) -> int:
         return child.pid
 
 
+@pytest.mark.medium
 def test_a_child_is_kept_for_the_next_request(own_processes: ChildProcesses) -> None:
     with own_processes.child(LIMITS) as first:
         assert first.is_new

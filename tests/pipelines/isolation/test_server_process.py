@@ -76,6 +76,7 @@ def test_a_process_with_another_thread_starts_an_interpreter() -> None:
     )
 
 
+@pytest.mark.medium
 def test_a_child_that_was_killed_is_replaced_by_a_fork_of_the_same_server() -> None:
     program = """
 with processes.child(limits) as child:
@@ -171,6 +172,7 @@ print(*sorted(set(sys.modules) - before))
 """
 
 
+@pytest.mark.medium
 def test_a_child_imports_nothing_for_a_fragment(tmp_path: Path) -> None:
     home, (work,) = leased(tmp_path, made(healthy()))
     done = subprocess.run([sys.executable, "-c", NEW_MODULES, home], input=work.to_json(), cwd=REPOSITORY, capture_output=True,

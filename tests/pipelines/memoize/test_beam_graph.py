@@ -115,6 +115,7 @@ def test_runners_may_deal_out_elements_by_themselves() -> None:
     assert urns["Redistribute"] == common_urns.composites.RESHUFFLE.urn
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(15))
 @given(st.lists(st.text(max_size=5), max_size=8))
 def test_spreading_loses_and_doubles_nothing(texts: list[str]) -> None:
@@ -173,6 +174,7 @@ print(touched)
 """
 
 
+@pytest.mark.medium
 def test_nothing_is_read_or_written_while_a_graph_is_built() -> None:
     done = subprocess.run([sys.executable, "-c", BUILDER], cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -200,6 +200,7 @@ def test_work_and_results_survive_their_journey(tmp_path: Path) -> None:
     assert result.file_of(outcomes[0]).size_bytes == 10
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_job_returns_a_result_for_every_fragment(tmp_path: Path, workers: int) -> None:
     works = leased_works(tmp_path, hours=3)

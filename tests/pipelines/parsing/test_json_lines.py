@@ -96,6 +96,7 @@ MIXED = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.medium
 @given(st.lists(MIXED, min_size=1, max_size=6))
 @settings(max_examples=scaled(300))
 def test_the_fast_way_gives_what_the_slow_way_means(rows: list[dict[str, object]]) -> None:
@@ -324,6 +325,7 @@ NUMBERS = {"session": st.integers(-(2**63), 2**63 - 1), "price": st.floats(allow
            "time": st.integers(0, 10**15)}  # fmt: skip
 
 
+@pytest.mark.medium
 @given(st.lists(st.fixed_dictionaries(NUMBERS), min_size=1, max_size=20), st.data())
 @settings(max_examples=scaled(150))
 def test_the_same_numbers_in_quotes_are_the_same_table(rows: list[dict[str, object]], data: st.DataObject) -> None:

@@ -28,10 +28,12 @@ print(*(name for name in services if name in sys.modules))
 """
 
 
+@pytest.mark.medium
 def test_beam_runs_without_the_clients_of_services():
     assert printed(JOB) == ["1", "2"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("package", ["google.auth", "google.cloud.storage", "pandas"])
 def test_other_modules_find_them(package):
     pytest.importorskip(package)
@@ -57,6 +59,7 @@ def test_a_worker_without_a_task_loads_no_beam(tmp_path):
     assert done.stdout.splitlines()[-1] == "loaded:"
 
 
+@pytest.mark.medium
 def test_a_server_of_children_loads_no_compiler():
     program = (
         "import sys\nfrom pipelines.isolation.server import import_child\nimport_child()\n"

@@ -121,6 +121,7 @@ def test_the_command_writes_a_template_and_says_that_nothing_ran(
     assert pool["machineType"] == "n2-standard-8"
 
 
+@pytest.mark.medium
 def test_the_command_refuses_in_one_message(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["work", "--until-idle", "--runner", "DataflowRunner"]
     with cloud.open():

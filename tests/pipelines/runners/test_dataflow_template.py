@@ -65,6 +65,7 @@ def job(asked: Cloud) -> dict[str, Any]:
     return asked.template()
 
 
+@pytest.mark.medium
 def test_the_job_asks_for_what_was_asked(asked: Cloud, job: dict[str, Any]) -> None:
     environment = job["environment"]
     (pool,) = environment["workerPools"]
@@ -109,6 +110,7 @@ def test_the_steps_are_ours_and_every_coder_is_known(asked: Cloud, job: dict[str
     assert vars(step)["_home"] == asked.home, "everything that opens the bucket travels with the step"
 
 
+@pytest.mark.medium
 def test_the_staged_files_are_this_headrace_and_its_pins(asked: Cloud, job: dict[str, Any], tmp_path: Path) -> None:
     packages = {one["name"]: one["location"] for one in job["environment"]["workerPools"][0]["packages"]}
     metadata = own_metadata(source_folder())
@@ -138,6 +140,7 @@ def test_files_are_sent_once_for_all_jobs(cloud: Cloud) -> None:
     assert len([name for name in cloud.names("tmp") if name.startswith("artifact_cache/")]) == 4
 
 
+@pytest.mark.medium
 def test_an_image_has_everything_and_nothing_is_packed(cloud: Cloud, location: str) -> None:
     image = "europe-west4-docker.pkg.dev/my-project/headrace/worker:0.1.0"
     with cloud.open() as warehouse:
@@ -167,6 +170,7 @@ def test_a_template_may_be_a_file_of_this_machine(cloud: Cloud, tmp_path: Path) 
     assert json.loads((tmp_path / "job.json").read_text())["name"].startswith("headrace-worker-")
 
 
+@pytest.mark.medium
 def test_an_empty_queue_gives_no_template(cloud: Cloud, location: str) -> None:
     with cloud.open() as warehouse:
         assert write_template(warehouse, cloud.worker(location)).tasks == 0
@@ -249,6 +253,7 @@ def test_raw_data_on_this_machine_gives_its_tasks_back(cloud: Cloud, location: s
         assert queued(warehouse) == [(tasks, 0)]
 
 
+@pytest.mark.medium
 def test_a_home_in_a_bucket_that_is_not_there_is_one_clear_error(
     cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

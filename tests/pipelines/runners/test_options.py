@@ -153,6 +153,7 @@ def test_a_running_server_declares_options_of_its_own(job_server: str) -> None:
     assert caught.value.allowed.split(", ")[0] == "--own_option"
 
 
+@pytest.mark.medium
 def test_a_job_that_the_runner_gives_up_is_one_error(job_server: str) -> None:
     options = RunnerOptions("PortableRunner", flags=("--job_endpoint", job_server, "--environment_type=LOOPBACK"))
     with pytest.raises(RunnerFailed, match="failed to finish") as caught:

@@ -36,6 +36,7 @@ def packed(folder: Path, metadata: OwnMetadata) -> Path:
     return write_wheel(folder, source_folder(), metadata)
 
 
+@pytest.mark.medium
 def test_the_same_files_give_the_same_bytes(tmp_path: Path, metadata: OwnMetadata) -> None:
     one, other = packed(tmp_path / "one", metadata), packed(tmp_path / "other", own_metadata(source_folder()))
     assert one.name == other.name == f"headrace-{metadata.version}-py3-none-any.whl"

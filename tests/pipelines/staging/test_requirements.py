@@ -57,6 +57,7 @@ def test_the_pins_are_what_runs_here() -> None:
     assert not {"apache-beam", "charset-normalizer", "pytest", "tensorflow", "psycopg"} & pins.keys()
 
 
+@pytest.mark.medium
 def test_packages_that_cannot_be_fetched_are_one_error(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("numba===no.such.version\n")
     with pytest.raises(InputError, match="could not be downloaded") as caught:

@@ -56,6 +56,7 @@ def collector(warehouse: Warehouse, report: WorkerReport, cache_secs: float = 0.
     return WorkerCollector(warehouse, "w", report, CapacitySettings(threads=1), cache_secs=cache_secs)
 
 
+@pytest.mark.medium
 def test_a_worker_and_the_queue_are_seen_from_outside(tmp_path: Path, warehouse: Warehouse) -> None:
     queued = fill(warehouse, write_log(tmp_path / "log"), model(), model("other", "shopping", buckets=200))
     report, me = WorkerReport(), (("worker", "w"),)

@@ -114,6 +114,7 @@ def ends_and_gives_back(warehouse: Warehouse, log: Path, batch: int) -> None:
     assert [task.attempt for task in lease_tasks(later, "later", limit=100)] == [2] * COMPONENTS
 
 
+@pytest.mark.medium
 def test_two_bad_files_do_not_end_worker_after_worker(warehouse: Warehouse, log: Path) -> None:
     """Nothing else is left to read: each worker can only think that it is its machine. What others failed at tells otherwise."""
     work_first = WorkerConfig("first", runner_workers=1, batch_tasks=COMPONENTS)

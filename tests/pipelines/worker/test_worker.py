@@ -112,6 +112,7 @@ def test_what_operators_took_is_in_the_catalog(tmp_path: Path, warehouse: Wareho
     assert sum(row.stored_rows for row in operators) == pytest.approx(report.rows, rel=1e-3)
 
 
+@pytest.mark.medium
 def test_small_leases_give_the_same_values(tmp_path: Path, warehouse: Warehouse) -> None:
     fill(warehouse, write_log(tmp_path / "log", hours=2))
     report = work(warehouse, WorkerConfig("tester", batch_tasks=3, runner_workers=1))
@@ -139,6 +140,7 @@ def test_a_worker_that_is_asked_to_stops(tmp_path: Path, warehouse: Warehouse) -
     assert report.memos == 4
 
 
+@pytest.mark.medium
 def test_a_changed_raw_file_fails_its_tasks_and_no_other(tmp_path: Path, warehouse: Warehouse) -> None:
     root = write_log(tmp_path / "log")
     fill(warehouse, root)
@@ -309,6 +311,7 @@ def _earliest_end(warehouse: Warehouse) -> float:
         )
 
 
+@pytest.mark.medium
 def test_leases_are_kept_alive_while_a_job_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time goes on by most of a lease whenever all leases were renewed, and the job ends once that happened five times."""
     lease_secs, now, proved, stolen = 0.9, [1_760_000_000.0], threading.Event(), []

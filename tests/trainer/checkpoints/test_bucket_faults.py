@@ -59,6 +59,7 @@ def test_a_part_that_is_not_written(run_dir: str, proxy: Proxy, action: Action, 
     assert class_of(caught.value) is expected
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("action", "expected"), FAULTS)
 def test_a_commit_that_is_not_published(run_dir: str, proxy: Proxy, action: Action, expected: ErrorClass) -> None:
     """It is certainly not published: nothing of it is there, and the next attempt publishes its epoch."""
@@ -87,6 +88,7 @@ def test_a_fault_that_passes_delays_the_commit_only(gcs_server: GcsServer, proxy
     assert_equal(found, checkpoint(1))
 
 
+@pytest.mark.medium
 def test_a_conflict_holds_the_job(run_dir: str) -> None:
     """To train the epoch again would lose against the other controller again."""
     publish_all(run_dir, checkpoint(1), 1, attempt=1)

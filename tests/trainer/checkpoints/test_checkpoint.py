@@ -171,6 +171,7 @@ WRITER = """
 """
 
 
+@pytest.mark.medium
 def test_a_writer_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
     """SIGKILL while it does nothing but write checkpoints; what it reported is there, and nothing is half there."""
     rng = np.random.default_rng(11)

@@ -63,6 +63,7 @@ def test_a_flip_in_any_byte_of_the_manifest_is_noticed(run: SmallRun) -> None:
         assert_torn_manifest(flipped(data, at, draw.randrange(8)))
 
 
+@pytest.mark.medium
 def test_a_flipped_bit_in_any_file_selects_the_previous_checkpoint(run: SmallRun) -> None:
     draw = random.Random(SEED)
     for path in files(run.newest):

@@ -110,6 +110,7 @@ def test_part_manifests_of_other_values_are_torn_or_of_the_same_kind(run: Path) 
     assert torn > 0.7 * made > 700
 
 
+@pytest.mark.medium
 def test_commits_of_other_values_are_torn_or_read(run: Path) -> None:
     """The whole reading, with the parts; what is left are other values of the same kind."""
     place = commit_place(run)

@@ -18,6 +18,7 @@ def kills(kind: str, folder: Path, step: int) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["publish", "part", "retention", "shards"])
 def test_a_process_killed_at_some_lines_loses_nothing(tmp_path: Path, kind: str) -> None:
     assert kills(kind, tmp_path, 13) > 100

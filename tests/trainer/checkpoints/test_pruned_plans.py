@@ -101,6 +101,7 @@ def of_tables(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: one for name, one in arrays.items() if name.startswith(("embedding", "history/"))}
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(25))
 @given(st.data(), st.integers(1, 3), st.sampled_from(["zero", "restored"]))
 def test_a_commit_restores_every_host_and_one_process(tmp_path_factory, data, cores, reset):

@@ -329,6 +329,7 @@ def test_a_damaged_part_is_not_published(tmp_path: Path, damage: str) -> None:
     assert caught.value.next_step
 
 
+@pytest.mark.medium
 def test_every_damaged_byte_of_a_commit_is_noticed(tmp_path: Path) -> None:
     publish_all(tmp_path, checkpoint(1), 2, 1)
     publish_all(tmp_path, checkpoint(2), 2, 2)

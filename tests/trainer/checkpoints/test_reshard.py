@@ -106,6 +106,7 @@ def test_any_chain_of_partitions_keeps_every_bit(
     shutil.rmtree(folder)
 
 
+@pytest.mark.medium
 @given(st.integers(1, 5), st.booleans(), st.booleans())
 def test_a_single_process_and_slots_of_rows_are_kept(
     tmp_path_factory: pytest.TempPathFactory, cores: int, is_job: bool, has_rows: bool
@@ -121,6 +122,7 @@ def test_a_single_process_and_slots_of_rows_are_kept(
     shutil.rmtree(folder)
 
 
+@pytest.mark.medium
 @given(plans(), plans(), st.integers(0, 3))
 def test_a_host_by_a_plan_reads_its_shards_from_any_storage(
     tmp_path_factory: pytest.TempPathFactory, plan: PartitionPlan, other: PartitionPlan, hosts: int

@@ -84,6 +84,7 @@ def test_the_sections_are_those_of_hashed_tables() -> None:
     assert not is_divided("history/embedding/pruning/user")
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(12))
 @given(st.integers(1, 4), st.lists(st.integers(1, 5), max_size=2), st.sampled_from([1, 64, 1 << 20]))
 def test_any_chain_of_hosts_keeps_every_number(
@@ -109,6 +110,7 @@ def test_any_chain_of_hosts_keeps_every_number(
     shutil.rmtree(folder)
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(8))
 @given(st.integers(1, 4), st.integers(1, 3))
 def test_sections_of_all_rows_in_the_first_part_are_read_as_well(

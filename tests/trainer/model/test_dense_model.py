@@ -89,6 +89,7 @@ def test_cross_layers_equal_the_paper_written_out_in_numpy(rank, structure):
     np.testing.assert_allclose(model.predict(activations, NO_LINEAR, dense), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("network", ["dlrm", "dcn"])
 @pytest.mark.parametrize("inputs", [[*IDS, *NUMBERS], IDS, IDS[:1], [*IDS[:1], *NUMBERS]])
 def test_activation_gradients_equal_central_differences(inputs, network):
@@ -108,6 +109,7 @@ def test_activation_gradients_equal_central_differences(inputs, network):
     assert not gradients[5].any()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("inputs", [[*IDS, *NUMBERS], IDS, IDS[:1], NUMBERS, [*IDS[:1], *NUMBERS]])
 @pytest.mark.parametrize(
     "options", [{"dense_optimizer": "adam"}, {"dense_optimizer": "adagrad"}, {"dense_optimizer": "sgd"}, {"dense_optimizer": "newton"}, {"network": "dcn"},
@@ -135,6 +137,7 @@ def test_an_input_of_another_width_is_projected():
     assert model.state()["weights/000"].shape == (7, 4)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("network", ["dlrm", "dcn"])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_a_restored_model_continues_bit_for_bit(dropout, network):
@@ -154,6 +157,7 @@ def test_a_restored_model_continues_bit_for_bit(dropout, network):
         assert resumed[name].tobytes() == expected.tobytes(), name
 
 
+@pytest.mark.medium
 def test_dropout_is_off_where_events_are_predicted():
     model = model_of([*IDS, *NUMBERS], dropout=0.5)
     activations, dense, labels = batch_for([*IDS, *NUMBERS])
@@ -174,6 +178,7 @@ def test_weights_of_another_model_are_refused():
     assert "weights/000: float32 [3, 8]" in str(caught.value.allowed)
 
 
+@pytest.mark.medium
 def test_the_linear_part_adds_a_weight_for_every_id_and_number():
     model = model_of([*IDS, *NUMBERS], linear=True, initial_bias=-2.0)
     activations, dense, labels = batch_for([*IDS, *NUMBERS])

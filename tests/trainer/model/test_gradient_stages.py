@@ -71,6 +71,7 @@ def test_groups_are_handed_on_in_order_at_every_call():
     assert [len(gradients) for _, gradients in found] == [2, 1, 2] * 3
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_stages_change_no_bit_of_a_network(tmp_path, name):
     """Each variable is a group of its own; random state goes on as without stages."""

@@ -53,6 +53,7 @@ def test_logits_are_those_of_the_model():
     assert last_bias.tolist() == [-1.5]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("network", ["functional", "busy"])
 def test_a_restored_model_continues_bit_for_bit(network):
     def run(model, steps):

@@ -70,6 +70,7 @@ def test_the_first_gradient_reaches_every_weight_and_every_table(network, linear
     assert np.isfinite(logits).all()
 
 
+@pytest.mark.medium
 def test_units_that_are_off_for_all_events_are_counted():
     log = planted_log("two ids", rows=6000)
     weights, _ = trained(log, activation="relu", linear=True)

@@ -115,6 +115,7 @@ def test_mlps_of_tasks_need_a_shared_one_in_a_dlrm():
         model_of(task_mlp=(4,), top_mlp=())
 
 
+@pytest.mark.medium
 def test_a_restored_model_continues_bit_for_bit():
     def run(model, seeds):
         for seed in seeds:

@@ -114,6 +114,7 @@ def test_a_dcn_with_towers_equals_the_formulas_in_numpy(rank, own, options):
     np.testing.assert_allclose(model.predict(activations, NO_LINEAR, dense), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "options",
     [
@@ -231,6 +232,7 @@ def test_a_tower_that_passes_its_input_on_has_no_weights_on_its_hosts():
     assert tower.variables == []
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("network", ["dlrm", "dcn"])
 def test_a_module_of_one_tower_starts_and_trains_as_that_of_the_model(network):
     options = config(
@@ -282,6 +284,7 @@ def test_a_module_on_its_hosts_is_one_of_the_model(options, message):
         DenseModel(lay_out(IDS, made), made, takes_outputs=True).tower_module(0)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("network", ["dlrm", "dcn"])
 def test_a_run_with_towers_resumes_bit_for_bit_and_predicts(tmp_path, network):
     data, options = (

@@ -80,6 +80,7 @@ def test_a_path_that_cannot_be_is_refused():
         TrainConfig("run", embeddings=lambda: None)
 
 
+@pytest.mark.medium
 def test_a_run_trains_and_serves_the_tables_and_refuses_other_code(tmp_path):
     data = Synthetic(2)
     plain = train(data.solution, data.read, config(tmp_path / "plain", passes=2))

@@ -89,6 +89,7 @@ def mutate(value: object, draw: random.Random) -> object:
     return copy.deepcopy(draw.choice(HOSTILE))
 
 
+@pytest.mark.medium
 def test_a_damaged_document_is_one_error():
     draw = random.Random(5)
     document = document_of(aged_merge(statistics(), statistics(77.0), 500.0))

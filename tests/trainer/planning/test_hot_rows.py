@@ -42,6 +42,7 @@ def run(policy, some):
     return np.array(rates), np.array(moves)
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(150))
 @given(batches(), st.integers(1, ROWS), st.sampled_from([0.0, 1.0, 5.0]), st.sampled_from([None, 3.0, 1e6]),
        st.sampled_from([16, 1 << 24]))  # fmt: skip
@@ -62,6 +63,7 @@ def test_moves_lead_from_one_placement_to_the_next(some, frames, move_lookups, h
         assert np.array_equal(policy.frames_of(np.arange(ROWS)), expected)
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(60))
 @given(batches(), st.integers(1, ROWS), st.randoms(use_true_random=False))
 def test_equal_batches_give_equal_decisions_in_any_order_of_rows(some, frames, source):
@@ -73,6 +75,7 @@ def test_equal_batches_give_equal_decisions_in_any_order_of_rows(some, frames, s
             assert np.array_equal(getattr(first, name), getattr(second, name))
 
 
+@pytest.mark.medium
 def test_the_most_frequent_rows_are_found_and_stay():
     rows, frames = 5_000, 500
     rates, moves = run(policy := HotRows(rows, frames), zipf_batches(1_500, 1_000, rows))

@@ -4,6 +4,7 @@ from collections import Counter
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from tests.support.examples import scaled
@@ -60,6 +61,7 @@ def test_a_core_without_memory_takes_no_more():
 SECS = st.floats(0, 10, allow_subnormal=False)
 
 
+@pytest.mark.medium
 @given(
     st.lists(st.lists(st.tuples(SECS, SECS, SECS), min_size=1, max_size=4), min_size=1, max_size=12),
     st.integers(1, 6),

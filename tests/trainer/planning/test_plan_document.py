@@ -16,6 +16,7 @@ from trainer.planning.plan import Slice, TablePlan, cyclic_plan
 from trainer.planning.plan_document import plan_bytes, plan_fingerprint, read_about, read_plan
 
 
+@pytest.mark.medium
 @given(plans())
 def test_a_plan_is_read_as_it_was_written(plan):
     data = plan_bytes(plan, {"made_for": "v5p:2x2x1"})
@@ -23,6 +24,7 @@ def test_a_plan_is_read_as_it_was_written(plan):
     assert read_about(data, "plan.json") == {"made_for": "v5p:2x2x1"}
 
 
+@pytest.mark.medium
 def test_a_plan_of_a_pod_is_small():
     plan = cyclic_plan([(f"t{k}", 1_000_000, 64) for k in range(612)], 1024)
     assert len(plan_bytes(plan)) < 300_000
@@ -38,6 +40,7 @@ def test_the_fingerprint_is_stable():
 PLAN = cyclic_plan([("t", 10, 4), ("u", 7, 8)], 2)
 
 
+@pytest.mark.medium
 @given(st.data())
 @settings(max_examples=scaled(3000))
 def test_changed_bytes_are_refused_or_harmless(data):
@@ -52,6 +55,7 @@ def _outcome(data):
         return error.where[: len("plan.json")]
 
 
+@pytest.mark.medium
 @given(st.sampled_from(["cores", "tables", "stacks", "fingerprint", "format"]), VALUES)
 @settings(max_examples=scaled(1000))
 def test_other_values_are_refused(member, value):

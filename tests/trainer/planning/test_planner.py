@@ -67,6 +67,7 @@ TABLES = st.lists(
 ).map(lambda found: tuple(replace(one, name=f"t{k}") for k, one in enumerate(found)))
 
 
+@pytest.mark.medium
 @given(TABLES, st.sampled_from([1, 2, 3, 8, 17]), st.sampled_from([64, 4096]))
 @settings(max_examples=scaled(60))
 def test_a_plan_has_all_tables_and_keeps_its_bound(tables, cores, events):

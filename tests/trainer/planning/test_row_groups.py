@@ -95,6 +95,7 @@ def test_shares_are_by_tables_times_width_and_what_is_left_is_lent():
     assert groups == {(0,): 10, (1, 2): int(floats / 2 / 4), (3,): int(floats / 2 / 8)}
 
 
+@pytest.mark.medium
 @given(tables, st.integers(1, 50))
 def test_a_group_may_state_its_rows(drawn, rows):
     assume(len({one.columns for one in drawn}) == 1)

@@ -40,6 +40,7 @@ def test_a_merge_knows_a_row_from_both_samples(one, other):
     assert all(batches == 1.0 for _, _, batches in at_once.rows)
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(20))
 @given(st.integers(2, 6), st.integers(0, 2**32 - 1))
 def test_merged_samples_of_many_rows_have_the_exact_counts_of_the_chosen_ones(parts, seed):

@@ -43,6 +43,7 @@ def served_by_best(log: np.ndarray, hot_rows: int) -> float:
     return float(np.sort(np.bincount(log))[::-1][:hot_rows].sum() / len(log))
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(40), derandomize=True)
 @given(
     st.floats(1.0, 5.5), st.floats(0.0, 1.5), st.integers(1, 20), st.integers(1, 12), st.integers(5, 600), st.integers(0, 2**32 - 1)
@@ -60,6 +61,7 @@ def test_the_share_is_never_above_what_is_possible(magnitude, exponent, parts, b
         assert least - MARGIN <= truth[hot_rows] <= most + MARGIN
 
 
+@pytest.mark.medium
 def test_few_events_of_many_distinct_rows_do_not_promise_all_lookups():
     """3,008 events in 19 parts: the rows of the sample fit into the budget, and most rows that occur are not in it."""
     rows, rng = 200_000, np.random.default_rng(11)

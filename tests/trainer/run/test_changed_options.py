@@ -30,6 +30,7 @@ def begun(folder, **options):
     return read_newest(folder, on_skip=pytest.fail)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("begins", "goes_on"),
     [

@@ -104,6 +104,7 @@ def test_a_run_that_is_killed_at_any_moment_ends_the_same(tmp_path):
         assert equal_runs(folder, tmp_path / "straight")
 
 
+@pytest.mark.medium
 def test_a_run_that_is_killed_while_it_scores_loses_and_repeats_nothing(tmp_path):
     data, options = memorable(3, 100), {"passes": 3, "stop_passes_early": True}
     straight = run(data, tmp_path / "straight", **options)
@@ -141,6 +142,7 @@ def test_one_partition_holds_nothing_out(tmp_path):
     assert report.final == report.history[0].scores
 
 
+@pytest.mark.medium
 def test_late_labels_and_partitions_come_after_the_held_out_share(tmp_path):
     data = memorable(4, 100)
     whole = dict(data.tables)
@@ -169,6 +171,7 @@ def test_late_labels_and_partitions_come_after_the_held_out_share(tmp_path):
     assert report.history[-1].partitions[0] in ("hour=00", "hour=03")
 
 
+@pytest.mark.medium
 def test_labels_that_change_for_a_pass_that_is_left_out_are_trained_all_the_same(tmp_path):
     """Events of the second pass, trained twice, were to get their new label in the third, which does not come."""
     log, draw = Log(3, 100), np.random.default_rng(8)

@@ -37,6 +37,7 @@ def assert_same_bits(one, other) -> None:
         assert array.tobytes() == second.arrays[name].tobytes(), name
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "optimizer", ["adagrad", *(pytest.param(one, marks=pytest.mark.slow) for one in EMBEDDING_OPTIMIZERS[1:])]
 )
@@ -87,6 +88,7 @@ def test_a_run_goes_on_from_each_stop_with_and_without_hot_rows(servers, tmp_pat
     assert_same_bits(tmp_path / "run", tmp_path / "alone")
 
 
+@pytest.mark.medium
 def test_figures_say_what_all_rows_on_the_servers_would_have_sent(servers, tmp_path):
     data = Synthetic(3, 300)
     bytes_of = {}

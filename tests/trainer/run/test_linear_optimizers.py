@@ -72,6 +72,7 @@ def excess(options, *, newest):
     return float(np.mean(np.logaddexp(0, logits) - rate * logits - np.logaddexp(0, odds) + rate * odds))
 
 
+@pytest.mark.medium
 def test_a_small_log_is_learned_without_the_noise_of_its_newest_events():
     """Steps of a fixed size fit the newest share, which is trained several times in a row."""
     quick, newton = (excess(options, newest=True) for options in (QUICK, NEWTON))

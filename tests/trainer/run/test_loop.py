@@ -116,6 +116,7 @@ def test_a_finished_run_has_nothing_to_do(tmp_path):
     assert again.ledger == first.ledger
 
 
+@pytest.mark.medium
 def test_appended_data_continues_the_run(tmp_path):
     short, longer = Synthetic(2, 100), Synthetic(4, 100)
     train(short.solution, short.read, config(tmp_path, passes=2))
@@ -167,6 +168,7 @@ def test_weights_that_diverge_in_an_epochs_last_step_are_not_saved(tmp_path):
     assert saved(tmp_path) is None
 
 
+@pytest.mark.medium
 def test_a_torn_checkpoint_is_passed_over_and_its_epoch_trained_again(tmp_path):
     data, events = Synthetic(3, 100), []
     straight = train(data.solution, data.read, config(tmp_path / "straight"))

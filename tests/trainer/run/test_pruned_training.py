@@ -60,6 +60,7 @@ def test_a_run_moves_to_servers_and_back(tmp_path):
     assert equal_arrays(saved(tmp_path / "run"), saved(tmp_path / "alone"))
 
 
+@pytest.mark.medium
 def test_a_run_with_hashed_tables_moves_to_a_server_and_back(tmp_path):
     """Both kinds are in one store there, and in one for each part of the model here."""
     data = Synthetic(4, 200)

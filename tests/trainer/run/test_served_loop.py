@@ -27,6 +27,7 @@ def losses_of(report) -> list[float]:
     return [one.scores.log_loss for one in report.history]
 
 
+@pytest.mark.medium
 def test_each_run_on_the_same_servers_trains_as_one_without_servers(tmp_path):
     data = Synthetic(2)
     alone = losses_of(train(data.solution, data.read, config(tmp_path / "alone")))

@@ -131,6 +131,7 @@ def test_tables_that_a_plan_cuts_by_columns_pass_through_the_trainer(tmp_path):
     assert said == "a plan cuts tables by columns, and a shard has whole rows"
 
 
+@pytest.mark.medium
 def test_training_goes_on_from_shards_with_the_same_bits(tmp_path):
     """Also on another number of servers, and without servers."""
     whole = trained(tmp_path / "whole", 2)
@@ -152,6 +153,7 @@ def test_training_goes_on_from_shards_with_the_same_bits(tmp_path):
     assert not newest_commit(folder).shards
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("options", [{}, HASHED, {"hot_rows": {"user": 20}}], ids=["dense", "hashed", "hot"])
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 3), (2, 4), (3, 2)])
 def test_servers_load_the_rows_that_they_own(tmp_path, monkeypatch, before, after, options):
@@ -181,6 +183,7 @@ def test_servers_load_the_rows_that_they_own(tmp_path, monkeypatch, before, afte
     assert_equal_arrays(newest(folder).arrays, newest(tmp_path / "rows").arrays)
 
 
+@pytest.mark.medium
 def test_a_shard_that_servers_find_torn_is_left_for_an_earlier_checkpoint(tmp_path):
     trained(tmp_path / "whole", 2)
     folder, told = tmp_path / "run", []
@@ -202,6 +205,7 @@ def test_a_shard_that_servers_find_torn_is_left_for_an_earlier_checkpoint(tmp_pa
     assert_equal_arrays(newest(folder).arrays, newest(tmp_path / "whole").arrays)
 
 
+@pytest.mark.medium
 def test_rows_are_read_here_where_servers_may_not_read_their_shards(tmp_path):
     data, told = Synthetic(2), []
     with thread_servers(2, runs=[tmp_path]) as servers:
@@ -245,6 +249,7 @@ def test_a_checkpoint_names_its_servers(tmp_path):
     assert all(not one.problem for one in check_files(open_run(tmp_path), newest(tmp_path).epochs_done))
 
 
+@pytest.mark.medium
 def test_shards_of_another_moment_are_refused(tmp_path):
     trained(tmp_path, 2)
     folder = checkpoints_dir(tmp_path)
@@ -257,6 +262,7 @@ def test_shards_of_another_moment_are_refused(tmp_path):
         open_commit(open_run(tmp_path), names[-1])
 
 
+@pytest.mark.medium
 def test_a_killed_trainer_leaves_the_newest_complete_checkpoint(tmp_path, monkeypatch):
     """It ends after the shards are written, before a checkpoint names them."""
 
@@ -284,6 +290,7 @@ def test_a_killed_trainer_leaves_the_newest_complete_checkpoint(tmp_path, monkey
     assert_equal_arrays(newest(tmp_path / "run").arrays, newest(tmp_path / "whole").arrays)
 
 
+@pytest.mark.medium
 def test_a_full_disk_of_a_server_ends_the_run_with_the_reason(tmp_path, monkeypatch):
     def full(run_dir, *arguments):
         raise CheckpointNotWritten("the disk is full: the shard of a checkpoint was not written", where=run_dir)
@@ -305,6 +312,7 @@ def test_a_server_that_is_started_again_while_it_writes_costs_the_checkpoint(tmp
         writer.follow(order, None, lambda: snapshot)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("options", [{}, HASHED], ids=["dense", "hashed"])
 def test_shards_are_resharded_for_hosts(tmp_path, options):
     trained(tmp_path / "run", 2, **options)
@@ -314,6 +322,7 @@ def test_shards_are_resharded_for_hosts(tmp_path, options):
     assert_equal_arrays(newest(tmp_path / "hosts").arrays, newest(tmp_path / "run").arrays)
 
 
+@pytest.mark.medium
 def test_few_changed_rows_make_a_partial_shard_in_training(tmp_path):
     """The next checkpoint after many small epochs builds on a full shard, and training goes on from both with the same bits."""
     data = Synthetic(12, rows=30)
@@ -342,6 +351,7 @@ def test_rows_of_a_server_of_an_earlier_release_pass_through_the_trainer(tmp_pat
     assert not newest_commit(tmp_path).shards
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("options", [{}, {"linear": True}, HASHED, {"pruning": {"budget": 0.5}}])
 def test_a_run_goes_on_under_other_optimizers_on_its_servers(tmp_path, options):
     """The servers had the rows with other slots; bits are those of one process, or of servers that had none of the rows."""

@@ -92,6 +92,7 @@ def test_labels_are_read_as_a_struct_and_solutions_round_trip(warehouse, tmp_pat
     assert found.field("paid").to_pylist() == paid
 
 
+@pytest.mark.medium
 def test_a_run_trains_each_event_on_the_labels_that_it_has(warehouse, tmp_path):
     report = train_on(warehouse, tmp_path / "run", passes=2, task_weights={"paid": 0.5}, linear=True)
     table = stored(tmp_path)

@@ -64,6 +64,7 @@ KINDS = {
 }  # fmt: skip
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_device_trains_the_bits_of_the_cpu(servers, tmp_path, kind):
     """The order of sums is that of the cpu, so all bits are equal; staleness is counted as there."""
@@ -78,6 +79,7 @@ def test_one_device_trains_the_bits_of_the_cpu(servers, tmp_path, kind):
     assert found.idle_units == expected.idle_units
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("staleness", [0, 1, 3])
 def test_several_devices_train_the_weights_of_the_cpu_to_float_sums(servers, tmp_path, staleness):
     data, options = Synthetic(2, 150), {"linear": True, "staleness": staleness, "dense_optimizer": "adagrad"}
@@ -89,6 +91,7 @@ def test_several_devices_train_the_weights_of_the_cpu_to_float_sums(servers, tmp
         assert mine.scores.log_loss == pytest.approx(theirs.scores.log_loss, abs=1e-6)
 
 
+@pytest.mark.medium
 def test_one_array_enters_a_device_and_one_leaves_it_each_step(servers, tmp_path):
     """Activations of 2 tables of 4 columns and of the linear part, 2 dense numbers, a label and a weight; out: gradients, a logit, and hidden units."""
     slice_ = EmulatedSlice(2)
@@ -99,6 +102,7 @@ def test_one_array_enters_a_device_and_one_leaves_it_each_step(servers, tmp_path
     assert set(slice_.transfers) == {(128 * columns_in * 4, (128 * columns_out + 2 * units) * 4)}
 
 
+@pytest.mark.medium
 def test_a_run_resumes_on_the_cpu_and_on_other_devices(servers, tmp_path):
     data, options = Synthetic(3, 150), {"linear": True, "staleness": 2, "partitions_per_epoch": 1}
     trained(data, servers, tmp_path / "straight", **options)
@@ -114,6 +118,7 @@ def test_a_run_resumes_on_the_cpu_and_on_other_devices(servers, tmp_path):
     assert (in_slice.epochs, in_slice.finished) == (1, True), "its tables may go on in the slice"
 
 
+@pytest.mark.medium
 def test_sums_over_devices_are_exact_where_floats_are(tmp_path):
     """The step of 1, 2 and 4 devices on numbers of few bits: equal bits in every array."""
     from trainer.model.heads import Head

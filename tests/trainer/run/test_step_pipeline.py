@@ -96,6 +96,7 @@ def equal_state(one, other):
         np.testing.assert_array_equal(array, second[name], err_msg=name)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("slow", ["", "L", "D", "U"])
 def test_a_lookup_misses_the_update_of_exactly_one_step(scene, slow):
     batches = scene[2]
@@ -154,6 +155,7 @@ def train_late(weights, batches, staleness):
     return logits
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("staleness", "slow"), [(0, ""), (1, "L"), (1, "D"), (1, "U"), (2, ""), (3, "L"), (3, "D"), (3, "U"), (4, "")]
 )
@@ -186,6 +188,7 @@ def test_a_lookup_misses_exactly_so_many_updates(scene, staleness, slow):
     assert steps.staleness.lookups == tuple(missed.count(k) for k in range(staleness + 1))
 
 
+@pytest.mark.medium
 def test_a_drain_begins_the_pipeline_again(scene):
     batches = scene[2]
     expected, weights = weights_of(scene), weights_of(scene)

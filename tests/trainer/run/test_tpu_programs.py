@@ -16,6 +16,7 @@ from trainer.tables.tpu.training_loop import replica_elements, training_loop
 tf = pytest.importorskip("tensorflow")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("staleness", [0, 1])
 @pytest.mark.parametrize("network", ["dlrm", "dcn"])
 def test_the_step_of_training_is_pipelined_as_its_staleness_says(tmp_path, staleness, network):

@@ -79,6 +79,7 @@ def assert_close(run_dir, other_dir, most=1e-5):
         assert difference <= most * max(np.abs(expected).max(initial=0.0), 1.0), name
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("staleness", [0, 1])
 @pytest.mark.parametrize("parts", [{"linear": True}, {"linear": True, "deep": False}, {"network": "dcn"}], ids=str)
 def test_a_run_trains_the_weights_of_the_cpu_engine(tmp_path, slice_, staleness, parts):
@@ -93,6 +94,7 @@ def test_a_run_trains_the_weights_of_the_cpu_engine(tmp_path, slice_, staleness,
         assert mine.scores.auc == pytest.approx(theirs.scores.auc, abs=1e-3)
 
 
+@pytest.mark.medium
 def test_a_slice_counts_the_hidden_units_that_are_off(tmp_path, slice_):
     """A quick rate turns some off; counts are those of the second process."""
     options = config(tmp_path / "cpu", activation="relu", dense_optimizer="sgd", dense_learning_rate=5.0)

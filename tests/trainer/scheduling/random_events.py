@@ -17,6 +17,7 @@ from trainer.scheduling.events import (
     Joined,
     Left,
     Notice,
+    PartitionChanged,
     PartWritten,
     PlanFailed,
     Position,
@@ -137,6 +138,9 @@ class RandomEvents:
             self._now, DataRange("plan", self._units, (*range(10, self._units, 10), self._units)[-self._units :])
         )
 
+    def partition(self, job: Job) -> Event:
+        return PartitionChanged(self._now, self._draw.choice(["", "plan a", "plan b"]))
+
     def plan_failed(self, job: Job) -> Event:
         return PlanFailed(self._now, self._draw.choice(ERRORS))
 
@@ -150,9 +154,9 @@ class RandomEvents:
 _E = RandomEvents
 _KINDS: tuple[Callable[[RandomEvents, Job], Event], ...] = (
     _E.tick, _E.recovered, _E.joined, _E.heartbeat, _E.left, _E.failed, _E.position, _E.drained, _E.part, _E.commit_failed,
-    _E.published, _E.notice, _E.data, _E.plan_failed, _E.released, _E.stop,
+    _E.published, _E.notice, _E.data, _E.partition, _E.plan_failed, _E.released, _E.stop,
 )  # fmt: skip
-_WEIGHTS = (20, 2, 10, 10, 4, 2, 5, 5, 5, 6, 5, 4, 2, 1, 5, 0.6)
+_WEIGHTS = (20, 2, 10, 10, 4, 2, 5, 5, 5, 6, 5, 4, 2, 2, 1, 5, 0.6)
 _ALONG = {
     JobState.STARTING: (_E.joined, _E.joined, _E.data, _E.part, _E.published),
     JobState.AWAY: (_E.joined, _E.part, _E.published),

@@ -18,6 +18,7 @@ from trainer.scheduling.events import (
     Joined,
     Left,
     Notice,
+    PartitionChanged,
     PartWritten,
     PlanFailed,
     Position,
@@ -695,6 +696,45 @@ def test_a_host_that_is_lost_while_the_job_waits_is_restored() -> None:
     (start,) = scene.orders(host(0))
     assert isinstance(start, StartEpoch)
     assert start.continues is None
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_another_partition_begins_with_the_next_attempt_which_restores_the_commit(overlap: bool) -> None:
+    scene = Scene(overlap=overlap)
+    scene.do(DataChanged(scene.now, DataRange("plan", 200, (100, 200))))
+    scene.do(PartitionChanged(scene.now, "by rows"))
+    assert (scene.job.partition, scene.job.next_partition) == ("", "by rows"), "an attempt keeps its plan"
+    scene.drain()
+    assert scene.job.attempt == 1, "the commit comes first: its parts are of the plan before"
+    scene.write()
+    (publish,) = (one for one in scene.told if isinstance(one, Publish))
+    assert publish.partition == ""
+    scene.do(Published(scene.now, 1))
+    assert scene.orders(host(0)) == [
+        StartEpoch(2, 1, 100, 200, ("h0",), None, Commit(1, 1, 100), "plan", (), "by rows")
+    ]
+    scene.do(PartitionChanged(scene.now, "by rows"))
+    assert scene.job.next_partition is None, "a repeated message changes nothing"
+
+
+def test_a_partition_that_is_taken_back_interrupts_nothing() -> None:
+    scene = Scene(overlap=True)
+    scene.do(DataChanged(scene.now, DataRange("plan", 200, (100, 200))))
+    scene.do(PartitionChanged(scene.now, "by rows"))
+    scene.do(PartitionChanged(scene.now, ""))
+    scene.drain()
+    assert (scene.job.attempt, scene.job.continues) == (2, 1)
+
+
+def test_an_attempt_that_is_given_up_is_repeated_by_the_new_partition() -> None:
+    scene = Scene()
+    scene.do(PartitionChanged(scene.now, "by rows"))
+    scene.do(Left(scene.now, host(0), 1))
+    scene.pass_secs(2)
+    scene.join(host(0))
+    (start,) = scene.orders(host(0))
+    assert isinstance(start, StartEpoch)
+    assert (start.attempt, start.partition, start.continues) == (2, "by rows", None)
 
 
 def test_a_range_never_shrinks() -> None:

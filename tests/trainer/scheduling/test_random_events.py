@@ -67,10 +67,16 @@ def check(before: Job, event: Event, job: Job, told: tuple[Instruction, ...]) ->
         assert not job.misses_workers, "an attempt does not begin while all embedding workers are away"
     if job.pending is not None and job.pending.missing:
         assert not any(orders_for(job, role, one.incarnation) for role, one in job.members.items() if role in SERVERS)
+    if job.partition != before.partition:
+        assert job.pending is None, "the commit of the plan before is published first"
+        assert job.continues is None or job.state not in ATTEMPT, "rows on other hosts are restored"
+    if job.pending is not None:
+        assert job.pending.partition == job.partition
     for one in told:
         if isinstance(one, Send) and isinstance(one.order, StartEpoch):
             assert one.order.attempt == job.attempt
             assert one.order.commit.attempt == job.commit.attempt
+            assert one.order.partition == job.partition
         if isinstance(one, Publish):
             assert set(one.parts) == set(one.hosts)
 

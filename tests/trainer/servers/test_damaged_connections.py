@@ -74,6 +74,7 @@ def _same(address: Address) -> Address:
     return address
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", [*DamageKind, None])
 def test_training_through_damaged_connections_changes_no_bit(kind):
     with disturbed(2) as them:

@@ -44,6 +44,7 @@ def change(rows: HeldRows, first: int, count: int, number: int) -> None:
     rows.update([(0, RowGradients(numbers, np.ones(1, np.float32), np.ones(count * DIM, np.float32)), 0)], number)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("limits", [{}, {"1": TableLimits(5_000, admit_after=2)}])
 def test_the_room_of_pruned_tables_is_what_their_memory_takes(tmp_path, limits):
     """Also of groups of which one has many more places than the others, and beside hashed tables."""
@@ -60,6 +61,7 @@ def test_the_room_of_pruned_tables_is_what_their_memory_takes(tmp_path, limits):
     assert 0.7 * needed < taken < needed + files * mmap.PAGESIZE
 
 
+@pytest.mark.medium
 def test_tables_without_room_are_refused_with_what_they_need_and_smaller_ones_are_opened(tmp_path):
     with small_folder(tmp_path / "small", 4 * MIB) as folder:
         rows = HeldRows(folder)
@@ -77,6 +79,7 @@ def test_tables_without_room_are_refused_with_what_they_need_and_smaller_ones_ar
         assert_same(again.engine.state(), rows.engine.state())
 
 
+@pytest.mark.medium
 def test_tables_that_the_folder_has_almost_room_for_leave_nothing_of_them(tmp_path):
     """Where other files take the space between the look and the files."""
     with small_folder(tmp_path / "small", 4 * MIB) as folder:
@@ -111,6 +114,7 @@ def test_where_a_page_is_missing_nothing_of_the_tables_stays(tmp_path):
         assert opened
 
 
+@pytest.mark.medium
 def test_the_room_of_hashed_tables_is_that_of_their_places(tmp_path):
     unbounded, limits = table((1 << 62) - 1), TableLimits(10_000, admit_after=2)
     with small_folder(tmp_path / "small", MIB) as folder:
@@ -127,6 +131,7 @@ def test_the_room_of_hashed_tables_is_that_of_their_places(tmp_path):
         snapshot.close()
 
 
+@pytest.mark.medium
 def test_a_load_takes_the_room_of_the_rows_before(tmp_path):
     """Twice, since a run that goes on loads its tables each time."""
     with small_folder(tmp_path / "small", 4 * MIB) as folder:
@@ -142,6 +147,7 @@ def test_a_load_takes_the_room_of_the_rows_before(tmp_path):
             assert (state.rows.tolist(), state.weights.tobytes()) == (list(range(9)), weights.tobytes())
 
 
+@pytest.mark.medium
 def test_an_update_for_whose_log_there_is_no_room_changes_nothing(tmp_path):
     with small_folder(tmp_path / "small", 4 * MIB) as folder:
         rows = HeldRows(folder)
@@ -184,6 +190,7 @@ def test_training_waits_for_a_snapshot_that_has_no_room_for_changed_rows(tmp_pat
         assert rows.applied(1) == [20]
 
 
+@pytest.mark.medium
 def test_a_client_gets_the_error_of_its_server(tmp_path):
     features = [FeatureSpec("f", table(50_000))]
     with small_folder(tmp_path / "small", 2 * MIB) as folder:

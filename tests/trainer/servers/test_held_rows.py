@@ -32,6 +32,7 @@ def some_rows(rows: int = 2) -> ChangedRows:
     return ChangedRows(np.arange(rows), np.ones((rows, 4), np.float32), np.ones((rows, 4), np.float32))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_rows_are_those_of_an_engine(tmp_path, is_shared):
     rows, alone = opened(tmp_path if is_shared else None), engine_alone()
@@ -52,6 +53,7 @@ def test_before_tables_there_is_nothing(tmp_path):
         rows.fetch(all_rows())
 
 
+@pytest.mark.medium
 def test_the_next_process_has_the_rows_and_their_numbers(tmp_path):
     rows = opened(tmp_path, attempt=7)
     rows.update([(0, random_update(0), 0), (2, random_update(1), 1)], 1)
@@ -119,6 +121,7 @@ def test_a_process_killed_while_tables_are_replaced_leaves_no_rows_of_neither(tm
     assert moment > 3
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["weights", "slots", "row_state", "undo_header"])
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_memory_that_lost_a_file_is_of_another_generation(tmp_path, name, is_cut):
@@ -136,6 +139,7 @@ def test_memory_that_lost_a_file_is_of_another_generation(tmp_path, name, is_cut
     assert not any(len(state.rows) for state in again.engine.state().values())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"seed":3,"tables":[]}', b"[" * 100_000, b"\xff"])
 def test_a_damaged_document_of_tables_is_one_error(tmp_path, content):
     opened(tmp_path)
@@ -144,6 +148,7 @@ def test_a_damaged_document_of_tables_is_one_error(tmp_path, content):
         HeldRows(tmp_path)
 
 
+@pytest.mark.medium
 def test_an_update_happens_whole_or_not_at_all(tmp_path):
     rows = opened(tmp_path)
     updated(rows, range(2))
@@ -167,6 +172,7 @@ def test_rows_outside_a_part_are_refused():
             rows.check(bad)
 
 
+@pytest.mark.medium
 def test_a_load_replaces_all_rows_and_begins_a_generation(tmp_path):
     rows = opened(tmp_path)
     updated(rows, range(3))
@@ -185,6 +191,7 @@ def test_a_load_replaces_all_rows_and_begins_a_generation(tmp_path):
     assert_same(again.engine.state(), state)
 
 
+@pytest.mark.medium
 def test_a_load_that_begins_again_forgets_what_was_loaded(tmp_path):
     rows = opened(tmp_path)
     rows.begin_load()
@@ -195,6 +202,7 @@ def test_a_load_that_begins_again_forgets_what_was_loaded(tmp_path):
     assert rows.engine.state()["one"].rows.tolist() == [0]
 
 
+@pytest.mark.medium
 def test_a_process_killed_in_a_load_leaves_fresh_rows_of_another_generation(tmp_path):
     rows = opened(tmp_path)
     updated(rows, range(3))
@@ -208,6 +216,7 @@ def test_a_process_killed_in_a_load_leaves_fresh_rows_of_another_generation(tmp_
     assert third.generation == again.generation
 
 
+@pytest.mark.medium
 def test_rows_are_not_used_while_they_are_loaded(tmp_path):
     """Nor is the mark of a load lost, by which a killed process is found out."""
     rows = opened(tmp_path)
@@ -219,6 +228,7 @@ def test_rows_are_not_used_while_they_are_loaded(tmp_path):
     assert HeldRows(tmp_path).generation != generation
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", [3, 4])
 def test_tables_that_are_opened_in_a_load_have_initial_values(tmp_path, seed):
     """The client that loaded them has gone, and another attempt begins."""
@@ -254,6 +264,7 @@ def test_rows_of_a_load_lie_in_their_part():
     assert not len(rows.engine.state()["one"].rows)
 
 
+@pytest.mark.medium
 def test_the_document_of_tables_is_that_of_the_wire(tmp_path):
     opened(tmp_path)
     assert json.loads((tmp_path / "tables.json").read_bytes()) == held().to_document()

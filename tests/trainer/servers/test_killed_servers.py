@@ -92,6 +92,7 @@ def killer(kills: int, seed: int):
     return disturb
 
 
+@pytest.mark.medium
 def test_killed_servers_make_each_update_once(tmp_path):
     kills = scaled(120)
     assert disturbed_training(tmp_path, killer(kills, 0)) >= kills

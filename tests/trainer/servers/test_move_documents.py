@@ -53,6 +53,7 @@ def test_requests_are_read_as_they_were_written(name, training, servers, data):
     assert MoveRequest.read(through_json(request.to_document())) == request
 
 
+@pytest.mark.medium
 @given(STATES)
 def test_states_are_read_as_they_were_written(state):
     assert TrainingServers.read(through_json(state.to_document())) == state
@@ -64,6 +65,7 @@ def test_a_plan_of_a_state_has_a_core_for_each_server():
         TrainingServers.read(through_json(state.to_document()))
 
 
+@pytest.mark.medium
 @given(
     st.one_of(IDS.map(lambda name: MoveRequest(name, name, 2).to_document()), STATES.map(TrainingServers.to_document)),
     st.data(),

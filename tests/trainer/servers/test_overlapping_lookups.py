@@ -73,6 +73,7 @@ def test_a_lookup_sees_the_updates_that_were_sent_before_it(servers, most):
         engine.close()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("has_tls", [False, True])
 def test_answers_are_taken_while_a_large_update_is_sent(has_tls, tmp_path):
     """A server that cannot send its answer reads nothing: the client must take answers while it sends."""
@@ -95,6 +96,7 @@ def test_answers_are_taken_while_a_large_update_is_sent(has_tls, tmp_path):
         server.close()
 
 
+@pytest.mark.medium
 def test_lookups_over_connections_that_are_cut_off_change_no_row():
     """The gradients do not depend on the activations here, which may have seen later updates; each update is made once."""
     cuts, random = scaled(200), Random(5)

@@ -85,6 +85,7 @@ def test_an_older_attempt_is_refused_and_a_newer_one_ends_its_sessions():
         server.begin(Greeting(attempt=3))
 
 
+@pytest.mark.medium
 def test_a_newer_attempt_is_known_after_a_restart(tmp_path):
     server = RowServer(HeldRows(tmp_path))
     sessions_of(server, 1, attempt=5)
@@ -150,6 +151,7 @@ def test_a_repeated_update_is_made_once():
         update(server, session, 5, 5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("folder", [False, True], ids=["in one process", "after a restart"])
 @pytest.mark.parametrize("case", ["other content", "another session", "another encoding", "long ago"])
 def test_a_number_that_was_used_is_refused_for_another_update(tmp_path, case, folder):
@@ -191,6 +193,7 @@ def test_an_update_that_waits_for_other_clients_is_not_replaced_by_another(pool)
     assert_same(state_of(server), alone.state())
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(40))
 @given(st.integers(2, 4), st.integers(0, 1000), st.randoms(use_true_random=False))
 def test_summed_updates_are_applied_once_in_the_order_of_clients(clients, seed, random):
@@ -359,6 +362,7 @@ def test_every_request_before_tables_and_with_an_empty_body_is_one_error(kind, r
             ask(server, session, kind)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("role", [one for one in SessionRole if one is not SessionRole.TRAINS])
 def test_no_session_but_that_of_training_changes_rows_one_by_one(role):
     """Also beside the client, with its number: whoever reads the number of its next update cannot take it."""
@@ -520,6 +524,7 @@ def test_reading_beside_updates_gives_one_moment(pool):
             assert all(getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in ("rows", "weights", "slots"))  # fmt: skip
 
 
+@pytest.mark.medium
 def test_a_load_is_over_the_wire_and_forgets_what_waited(pool):
     server = server_of(SHORT_SECS)
     one, other = sessions_of(server, 2, Mode.SUMMED)

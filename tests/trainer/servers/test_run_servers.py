@@ -33,6 +33,7 @@ def test_attempts_are_in_the_order_of_runs_then_of_attempts():
     assert numbers[-1] < 1 << 62, "frames and documents have numbers below"
 
 
+@pytest.mark.medium
 def test_a_later_run_takes_the_servers_over_whatever_the_attempts():
     with thread_servers(2) as servers:
         first = RunServers(tuple(one.address for one in servers), run=7)

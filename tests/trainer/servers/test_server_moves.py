@@ -273,6 +273,7 @@ def test_lost_servers_of_training_are_its_own_error(tmp_path, monkeypatch):
         assert "training began again" in report.problem["what"]
 
 
+@pytest.mark.medium
 def test_hashed_tables_are_moved(tmp_path):
     with thread_servers(5) as servers:
         training = Training(tmp_path, of(servers[:2]), hashed=HASHED)

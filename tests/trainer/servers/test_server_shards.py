@@ -65,6 +65,7 @@ def loaded(engine, run, names) -> None:
     engine.take_loaded()
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(10))
 @given(st.integers(1, 3), st.integers(1, 4), st.sampled_from([0, 4_000, 1 << 20]), st.integers(0, 100))
 def test_shards_have_the_rows_of_their_moment_on_any_number_of_servers(before, after, most_bytes, seed):
@@ -265,6 +266,7 @@ def assert_stored(run, state) -> None:
         )
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(8))
 @given(st.integers(1, 3), st.integers(1, 3), st.lists(st.integers(0, 3), min_size=2, max_size=5), st.integers(0, 50))
 def test_partial_shards_and_their_bases_have_all_rows(before, after, steps, seed):

@@ -78,6 +78,7 @@ def waits(future) -> bool:
     return not future.done()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("end", ["ends", "dies", "goes on"])
 def test_training_that_waits_for_memory_goes_on_when_the_reader(end):
     with thread_servers(2) as servers, ThreadPoolExecutor(1) as pool:

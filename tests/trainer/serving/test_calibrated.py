@@ -58,6 +58,7 @@ def test_memorised_ids_cost_no_calibration_on_new_events(runs):
     assert plain.held_out.calibrations == {}
 
 
+@pytest.mark.medium
 def test_training_does_not_use_it(runs):
     _, _, folder, plain, report = runs
     assert report.history == plain.history

@@ -37,6 +37,7 @@ def test_later_hours_are_predicted(run_dir):
     assert scores.normalized_entropy < 0.95
 
 
+@pytest.mark.medium
 def test_predictions_are_those_that_evaluate_scores(run_dir):
     trained, later = load_trained(run_dir), Synthetic(1, 300, first=7)
     table = pa.concat_tables(later.tables.values())

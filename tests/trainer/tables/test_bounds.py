@@ -44,6 +44,7 @@ def test_the_engine_stays_inside_its_arrays(tmp_path):
     assert done.returncode == 0, done.stdout[-4000:]
 
 
+@pytest.mark.medium
 def test_the_checks_cover_vectors_of_every_width(tmp_path):
     program = """
 import numpy as np
@@ -75,6 +76,7 @@ assert not is_refused(read, out, 19) and is_refused(read, out, 20) and is_refuse
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.medium
 def test_the_checks_find_a_wrong_position(tmp_path):
     program = """
 import numpy as np

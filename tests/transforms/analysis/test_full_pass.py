@@ -100,6 +100,7 @@ def test_readers_of_a_resolved_operator_are_typed_again() -> None:
     assert root == canonicalize(root)
 
 
+@pytest.mark.medium
 def test_a_resolved_component_computes() -> None:
     ids = QUERY.unigrams().vocabulary_ids(oov_buckets=1, over=WEEK)
     root = resolve(ids.node, {ids.node.identity: AnalysisResult("t", 2)})

@@ -60,6 +60,7 @@ def _failures(expression: Expr, values: list[Any]) -> dict[str, str]:
     return {key: failure.error for key, failure in result.failures.items()}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", GROWING)
 def test_what_grows_beyond_a_position_is_refused_with_its_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expression, values = GROWING[name]

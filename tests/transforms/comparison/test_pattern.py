@@ -46,6 +46,7 @@ def found(text: str, root: Node = OVERLAP) -> list[str]:
     return [expression_text(node) for node in find(Pattern.parse(text), root)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("operator", COMPUTABLE, ids=lambda operator: operator.name)
 def test_what_is_printed_of_an_operator_is_a_pattern_of_it(operator: Operator) -> None:
     for params in GOLDEN_PARAMS.get(operator.name, [{}]):

@@ -153,6 +153,7 @@ def _run_body(folder: Path, source: str, program: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.medium
 def test_compiled_code_is_loaded_without_what_compiling_needs(tmp_path) -> None:
     source = "@compiled\ndef f(x):\n    return x + 1"
     program = "print(body.f(1), 'scipy.linalg' in sys.modules, 'numba.np.linalg' in sys.modules)"
@@ -197,6 +198,7 @@ def _imported_by_the_parser(source: bytes) -> set[str]:
     return {module for module in modules if module.startswith(compiled._DIGESTED)}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("package", ["transforms", "trainer", "warehouse"])
 def test_imports_are_found_as_the_parser_finds_them(package: str) -> None:
     files = sorted((ROOT / package).rglob("*.py"))
@@ -328,6 +330,7 @@ def test_white_space_is_what_python_says() -> None:
     assert len(spaces) == 29
 
 
+@pytest.mark.medium
 def test_lower_and_normalize_every_code_point() -> None:
     everything = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
     column = from_arrow(pa.array(everything), _TEXTS)

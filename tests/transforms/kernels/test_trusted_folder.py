@@ -118,6 +118,7 @@ print(body.f(1), body.f._cache.cache_path)
 """
 
 
+@pytest.mark.medium
 def test_an_installation_in_a_folder_of_all_works_and_says_so(own: Path) -> None:
     """A real process: the code is compiled, kept elsewhere, and found there by the next one."""
     (own / "body.py").write_text(
@@ -137,6 +138,7 @@ def test_an_installation_in_a_folder_of_all_works_and_says_so(own: Path) -> None
     assert not list(own.rglob("*.nbc"))
 
 
+@pytest.mark.medium
 def test_a_read_only_installation_without_a_home_works(own: Path) -> None:
     locators = "UserProvidedCacheLocator"
     (own / "body.py").write_text(

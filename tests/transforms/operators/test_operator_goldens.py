@@ -102,6 +102,7 @@ def _recorded(name: str) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("operator", COMPUTABLE, ids=lambda operator: operator.name)
 def test_output_is_what_this_version_always_gave(operator: Operator) -> None:
     key = f"{operator.name}/{operator.version}"

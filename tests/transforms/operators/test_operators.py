@@ -33,6 +33,7 @@ every_operator = pytest.mark.parametrize("operator", COMPUTABLE, ids=lambda oper
 quick = settings(max_examples=scaled(50), suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.medium
 @every_operator
 @given(data=st.data())
 @quick

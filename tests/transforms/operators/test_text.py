@@ -262,6 +262,7 @@ def test_twins_of_case_and_normal_form_on_mixed_text() -> None:
         assert _both(getattr(_TEXT, name)(), texts) == [change(text) for text in texts], name
 
 
+@pytest.mark.medium
 def test_final_sigma_depends_on_the_nearest_characters_that_count() -> None:
     texts = [
         "ΑΣ",
@@ -348,6 +349,7 @@ _LONG = {
 _QUICK = ("greek", "chinese", "nul")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "name", [name if name in _QUICK else pytest.param(name, marks=pytest.mark.slow) for name in _LONG]
 )
@@ -372,6 +374,7 @@ def test_every_mark_is_put_in_order() -> None:
     assert unicode14.normalize("a" + known + known) == unicodedata.normalize("NFKC", "a" + known + known)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("marks", ["\u0301", "\u0301\u0323\u0327", "\u0f73", "\u0344\u0345"], ids=ascii)
 def test_marks_that_never_end_take_no_endless_time(marks: str) -> None:
     few = "ab" + marks * 400 + "\u1161" * 9 + "e\u0323\u0301"
@@ -414,6 +417,7 @@ def test_distance_of_long_texts() -> None:
 # Parts.
 
 
+@pytest.mark.medium
 def test_white_space_is_the_29_characters_that_python_strips() -> None:
     assert sorted(WHITE_SPACE) == [character for character in EVERY if character.isspace()]
     assert len(WHITE_SPACE) == 29
@@ -441,6 +445,7 @@ def test_parts_are_spans_over_the_text_they_came_from() -> None:
         assert np.shares_memory(part.data, column.data)
 
 
+@pytest.mark.medium
 def test_replace_and_contains_take_their_text_as_it_is() -> None:
     for old, new in itertools.product(
         [".", "\\", "a", "aa", "\x00", "(", "你", "$1"], ["", "\\1", "\\", "\\\\0", "$1", "b"]

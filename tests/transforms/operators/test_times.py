@@ -36,6 +36,7 @@ def _moment(time_us: int) -> datetime.datetime:
     return _EPOCH + datetime.timedelta(microseconds=time_us)
 
 
+@pytest.mark.medium
 def test_every_day_of_eight_centuries() -> None:
     days = range(-135_140, 157_054)  # 1600 to 2399
     times = _times([day * _DAY_US + 12_345_678_901 for day in days])
@@ -174,6 +175,7 @@ def test_ages() -> None:
     assert run(now.age_secs(since=clicks), now=_times([2 * 10**6, 0]), clicks=lists) == [[2.0, 1.0], []]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("unit", "months"), [("month", 1), ("quarter", 3), ("year", 12)])
 def test_months_quarters_and_years_begin_where_the_calendar_says(unit: str, months: int) -> None:
     days = range(-135_140, 157_054, 3)  # 1600 to 2399

@@ -89,6 +89,7 @@ def run(op: str, values: list[str | None], /, **params: Any) -> list[Any]:
     return computed(operation(op, [COLUMN], params), [pa.array(values, pa.string())], len(values)).to_pylist()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", TRIALS)
 @given(data=st.data())
 @thorough
@@ -111,6 +112,7 @@ def _by_twin(name: str, values: list[str | None], params: dict[str, Any]) -> lis
     return to_arrow(compute({"it": root}, {"c0": column})["it"], root.type).to_pylist()
 
 
+@pytest.mark.medium
 def test_twins_work_in_a_traced_graph_of_unknown_batch_size() -> None:
     import tensorflow as tf
 
@@ -324,6 +326,7 @@ def test_device_spellings_meet() -> None:
         assert run("device_model", spellings) == [model] * len(spellings)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("op", "values"),
     [

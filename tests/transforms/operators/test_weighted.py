@@ -116,6 +116,7 @@ def test_norms_have_their_written_edges() -> None:
             assert found(topics.normalize_weights(norm), columns) == bits(rows, topics.type), norm
 
 
+@pytest.mark.medium
 def test_the_greatest_weights_come_first_and_of_equal_ones_the_earlier() -> None:
     row = [("a", 1.0), ("b", math.nan), ("c", 2.0), ("d", 1.0), ("e", -0.0), ("f", 0.0), ("g", -math.inf), ("h", 1e-45)]
     wanted = [[row[i] for i in (2, 0, 3, 7, 4, 5, 6, 1)]]

@@ -19,6 +19,7 @@ from transforms.operators import REGISTRY, Operator
 quick = settings(max_examples=scaled(40), suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("operator", [op for op in REGISTRY if op.twin], ids=lambda operator: operator.name)
 @given(data=st.data())
 @quick

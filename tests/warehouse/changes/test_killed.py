@@ -44,6 +44,7 @@ with Warehouse.open(WarehouseConfig(home, fragment_rows=4, read_threads=1)) as w
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("operation", ["fix", "append"])
 @pytest.mark.parametrize("point", ["after the first file", "between bytes and transaction", "in the transaction"])
 def test_killed(warehouse: Warehouse, log: Path, tmp_path: Path, clock: Clock, point: str, operation: str) -> None:

@@ -55,6 +55,7 @@ def states(warehouse: Warehouse) -> dict[str, int]:
         return {row[0]: row[1] for row in connection.execute(select(of.state, func.count()).group_by(of.state))}
 
 
+@pytest.mark.medium
 def test_it_keeps_while_data_is_read_drops_after_and_makes_again(some: Warehouse, clock: Clock) -> None:
     assert submit_model(some, model(), policy="adaptive").queued == 6
     work(some)
@@ -106,6 +107,7 @@ with Warehouse.open(config, Clock(float(now))) as warehouse:
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("point", ["settle_account", "run_eviction", "evict_memos", "queue_worthwhile"])
 def test_killed_while_settling(some: Warehouse, clock: Clock, point: str, when: str) -> None:
@@ -160,6 +162,7 @@ def test_a_pinned_memo_and_memos_of_other_policies_stay(some: Warehouse, clock: 
     assert read_solution(some, "kept").count("compute") == 0
 
 
+@pytest.mark.medium
 def test_memos_evicted_by_hand_are_not_made_again(some: Warehouse, clock: Clock) -> None:
     submit_model(some, model(), policy="adaptive")
     work(some)

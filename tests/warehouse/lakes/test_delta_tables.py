@@ -71,6 +71,7 @@ def by_id(follower: Follower) -> dict[int, tuple[str, int]]:
     return {row["id"]: place for place, row in follower.placed_rows("id")}
 
 
+@pytest.mark.medium
 def test_each_operation_becomes_what_changed(follower: Follower, lake: str) -> None:
     first = follower.refresh()
     assert (first.appended_rows, first.table.version, first.table.time_column) == (40, 1, "time")
@@ -489,6 +490,7 @@ _POINTS = (
 )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("points", [_POINTS[2:4], pytest.param(_POINTS, marks=pytest.mark.slow)], ids=["two", "all"])
 def test_a_refresh_that_is_killed_changes_nothing_and_is_repeated_once(
     follower: Follower, lake: str, tmp_path: Path, points: Sequence[tuple[str, int]]

@@ -54,6 +54,7 @@ def ids(follower: Follower) -> set[int]:
     return {row["id"] for row in follower.rows("id")}
 
 
+@pytest.mark.medium
 def test_each_operation_becomes_what_changed(follower: Follower, known: SqlCatalog, table: Table) -> None:
     def is_same() -> bool:
         return same_rows(follower.rows(), known.load_table("ns.log").scan().to_arrow().to_pylist())
@@ -84,6 +85,7 @@ def test_each_operation_becomes_what_changed(follower: Follower, known: SqlCatal
     assert ids(follower) == set(range(40))
 
 
+@pytest.mark.medium
 def test_deletes_by_position(follower: Follower, root: Path) -> None:
     follower.refresh()
     places = {row["id"]: place for place, row in follower.placed_rows("id")}
@@ -102,6 +104,7 @@ def test_deletes_by_position(follower: Follower, root: Path) -> None:
     assert ids(again) == ids(follower)
 
 
+@pytest.mark.medium
 def test_deletes_by_equal_values(follower: Follower, root: Path, table: Table) -> None:
     follower.refresh()
     partition = next(file.partition for file in data_files(root).values() if "country=null" in file.file_path)

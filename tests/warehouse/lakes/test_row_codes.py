@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def _key(value: Any) -> str:
     )
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(200))
 @given(arrays())
 def test_equal_codes_are_equal_values(made: tuple[pa.Array, list[Any]]) -> None:
@@ -107,6 +109,7 @@ def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.table([pa.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)], names=["id", "time", "label", "text"])  # fmt: skip
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(200))
 @given(st.lists(_ROW, max_size=12), st.lists(_ROW, max_size=12), st.booleans())
 def test_pairs_keep_partition_and_key_and_every_row_is_accounted_for(

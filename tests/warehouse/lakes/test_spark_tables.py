@@ -30,6 +30,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(ROOT / "tests" / "data" / "lakes" / request.param, tmp_path / request.param))
 
 
+@pytest.mark.medium
 def test_every_version_has_sparks_rows_and_rows_keep_their_places(table: Path, tmp_path: Path) -> None:
     expected = json.loads((table / "expected.json").read_text())
     follower = Follower.open(tmp_path / "home", str(table))

@@ -127,6 +127,7 @@ print("killed", killed)
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kills", [10, pytest.param(150, marks=pytest.mark.slow)])
 def test_everything_at_once(tmp_path: Path, kills: int) -> None:
     log = write_log(tmp_path / "log", hours=4, rows=60)

@@ -269,6 +269,7 @@ def rewritten(files: Collection[FileShare], rewrites: Collection[Rewrite]) -> li
     return left
 
 
+@pytest.mark.medium
 @given(shares(), policies)
 def test_the_laws_of_choosing(files: list[FileShare], policy: CompactionPolicy) -> None:
     rewrites = choose_rewrites(files, policy)

@@ -230,6 +230,7 @@ def test_memos_that_another_table_shares_stay(ready: Warehouse, tmp_path: Path) 
     assert (found.findings, found.recomputed) == ((), 20), "each memo is of a current fragment"
 
 
+@pytest.mark.medium
 def test_queued_memos_that_another_table_shares_stay(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
     submit_model(warehouse, model(inputs=5))
     register_table(warehouse, "other", unread_column_differs(tmp_path))

@@ -88,6 +88,7 @@ def submit(warehouse: Warehouse, name: str, known: int, new: int, sets: Sequence
     return submit_model(warehouse, model(name, [*numbers, *(next(_fresh) for _ in range(new))], EVENTS))
 
 
+@pytest.mark.medium
 def test_what_was_loaded_is_what_the_product_finds(warehouse: Warehouse) -> None:
     found = submit(warehouse, "first", known=30, new=5)
     assert (found.hits, found.queued, found.shared) == (30 * SIZE.fragments, 5 * SIZE.fragments, 0)

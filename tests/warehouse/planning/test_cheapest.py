@@ -123,6 +123,7 @@ def test_no_plan_is_cheaper(drawn: tuple[list[DagNode], list[str]], reuse: float
         assert plan == cheapest_plan(nodes, wanted, reuse, by_networkx)
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(300))
 @given(dags(), st.data())
 def test_no_plan_is_cheaper_when_nodes_are_reused_unequally(
@@ -135,6 +136,7 @@ def test_no_plan_is_cheaper_when_nodes_are_reused_unequally(
     assert cheapest_plan(nodes, wanted, reuse).cost_secs == pytest.approx(least, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(200))
 @given(dags(), st.sampled_from([1.0, 2.0, 5.0]))
 def test_alternatives_are_the_least_of_their_kind(drawn: tuple[list[DagNode], list[str]], reuse: float) -> None:
@@ -154,6 +156,7 @@ def test_alternatives_are_the_least_of_their_kind(drawn: tuple[list[DagNode], li
     assert cheapest_plan(nodes, wanted, reuse).cost_secs <= min(found.load_secs, found.compute_secs, found.keep_secs)
 
 
+@pytest.mark.medium
 @given(dags(), st.sampled_from([1.0, 3.0]))
 def test_labels_can_be_carried_out(drawn: tuple[list[DagNode], list[str]], reuse: float) -> None:
     nodes, wanted = drawn

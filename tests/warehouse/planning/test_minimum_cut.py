@@ -48,6 +48,7 @@ def test_order_of_edges_does_not_show(drawn: tuple[Network, list[int]], chance: 
     assert minimum_cut(network, needed).tolist() == minimum_cut(shuffled, needed[::-1]).tolist()
 
 
+@pytest.mark.medium
 def test_compiled_gives_what_python_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(7)
     for _ in range(20):

@@ -85,6 +85,7 @@ def test_lost_workers_do_not_count(warehouse: Warehouse, clock: Clock) -> None:
     assert read_backlog(warehouse).workers == 0
 
 
+@pytest.mark.medium
 def test_measured_seconds_are_taken(warehouse: Warehouse, tmp_path: Path) -> None:
     submit_model(warehouse, model(inputs=1))
     work(warehouse)

@@ -102,6 +102,7 @@ with Warehouse.open(WarehouseConfig(home, lease_secs=0.05, max_attempts=1000)) a
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("step", "longest_secs"), [
     ("register", 0.06), ("submit", 0.08), pytest.param("work", 0.25, marks=pytest.mark.slow)])  # fmt: skip
 def test_killed_anywhere(tmp_path: Path, step: str, longest_secs: float) -> None:

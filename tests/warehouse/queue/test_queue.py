@@ -120,6 +120,7 @@ def test_urgent_tasks_are_first_within_a_partition(warehouse: Warehouse) -> None
     assert {task.partition for task in tasks} == {"date=2026-01-01/hour=00"}
 
 
+@pytest.mark.medium
 def test_clients_alternate(warehouse: Warehouse) -> None:
     submit_model(warehouse, model("one", "ads", priority=100, inputs=4))
     submit_model(warehouse, model("two", "search", priority=0, buckets=50, inputs=3))
@@ -226,6 +227,7 @@ def test_tasks_of_other_clients_ride_along(warehouse: Warehouse) -> None:
     assert len({task.partition for task in tasks}) == 1, "one read of the partition serves both clients"
 
 
+@pytest.mark.medium
 def test_an_expired_lease_is_taken_over_and_the_late_commit_is_fenced_off(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model(inputs=1))
     (slow,) = lease_tasks(warehouse, "slow", limit=1)
@@ -258,6 +260,7 @@ def test_heartbeats_keep_a_lease(warehouse: Warehouse, clock: Clock) -> None:
         assert lease_tasks(warehouse, "other", limit=100) == ()
 
 
+@pytest.mark.medium
 def test_failures_are_retried_and_then_quarantined(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model(inputs=1))
     seen = []
@@ -276,6 +279,7 @@ def test_failures_are_retried_and_then_quarantined(warehouse: Warehouse, clock: 
     assert retry_tasks(warehouse, TaskQuery()).tasks == 0
 
 
+@pytest.mark.medium
 def test_a_task_that_kills_its_workers_is_quarantined(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model(inputs=1))
     for _ in range(warehouse.config.max_losses):
@@ -358,6 +362,7 @@ def test_backoff_delays_the_next_attempt(tmp_path: Path, log: Path, clock: Clock
             clock.advance(1)
 
 
+@pytest.mark.medium
 def test_unreadable_tasks_are_delayed_for_minutes(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model(inputs=1))
     (task, *others) = lease_tasks(warehouse, "w", limit=100)
@@ -401,6 +406,7 @@ def test_measured_time_is_charged_instead_of_the_estimate(warehouse: Warehouse) 
     assert virtual_secs(warehouse) == pytest.approx({"ads": TASK_SECS + 10.0, "search": TASK_SECS + 10.0})
 
 
+@pytest.mark.medium
 def test_what_was_estimated_well_is_charged_as_it_was(warehouse: Warehouse) -> None:
     """A task costs something besides what it computes; else a client of many cheap ones would have the workers for nothing."""
     submit_model(warehouse, model("one", "ads", inputs=1))
@@ -431,6 +437,7 @@ def test_depths(warehouse: Warehouse) -> None:
     assert [(depth.queued, depth.top_priority) for depth in queue_depths(warehouse)] == [(0, None), (0, None)]
 
 
+@pytest.mark.medium
 def test_what_is_leased_is_enough_to_compute(warehouse: Warehouse) -> None:
     submit_model(warehouse, model(inputs=5))
     for task in lease_tasks(warehouse, "w", limit=100):
@@ -448,6 +455,7 @@ def wait_rows(warehouse: Warehouse) -> set[tuple[str, str]]:
     return set(rows) if len(rows) == len(set(rows)) else set()
 
 
+@pytest.mark.medium
 def test_a_model_waits_for_components_until_their_last_task_is_done(warehouse: Warehouse) -> None:
     submit_model(warehouse, model(inputs=1))
     submit_model(warehouse, model("other", "ads", inputs=1))

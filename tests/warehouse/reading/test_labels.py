@@ -148,6 +148,7 @@ def test_labels_and_rows_of_deleted_events(warehouse: Warehouse, log: Path) -> N
     assert any(fragment.deleted_rows for fragment in solution.fragments)
 
 
+@pytest.mark.medium
 def test_a_label_that_fails_on_a_value_names_the_label(warehouse: Warehouse, tmp_path: Path) -> None:
     from transforms.functions import op
 

@@ -47,6 +47,7 @@ def pinned_components(warehouse: Warehouse) -> set[str]:
         return set(pin_holders(connection, known, warehouse.clock()))
 
 
+@pytest.mark.medium
 def test_a_pin_names_what_the_solution_may_load(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model("one", inputs=3))
     submit_model(warehouse, model("two", inputs=5))
@@ -84,6 +85,7 @@ def test_a_pin_runs_out_without_heartbeats_and_a_late_one_makes_it_again(warehou
     assert [(one.id, one.fingerprints) for one in live_pins(warehouse)] == [(pin.id, pin.fingerprints)]
 
 
+@pytest.mark.medium
 def test_what_was_evicted_before_the_pin_is_not_kept_for_it(warehouse: Warehouse, clock: Clock) -> None:
     submit_model(warehouse, model("one", inputs=1))
     submit_model(warehouse, model("two", buckets=77, inputs=1))
@@ -185,6 +187,7 @@ def test_the_pin_of_a_killed_job_runs_out(tmp_path: Path) -> None:
         wait_until(lambda: live_pins(warehouse) == (), "its pin has run out", {})
 
 
+@pytest.mark.medium
 def test_what_a_job_reads_is_noted_and_an_older_version_stays_readable(warehouse: Warehouse, log: Path) -> None:
     submit_model(warehouse, model())
     work(warehouse)

@@ -41,6 +41,7 @@ def tables(warehouse: Warehouse, solution: ReadSolution) -> list[pa.Table]:
     return [read_fragment(warehouse.storage, solution, fragment) for fragment in fragments]
 
 
+@pytest.mark.medium
 def test_memoized_and_computed_are_the_same(warehouse: Warehouse) -> None:
     submit_model(warehouse, model(inputs=5))
     computed = tables(warehouse, read_solution(warehouse, "ctr"))
@@ -121,6 +122,7 @@ def test_damage_is_recorded_and_repaired(warehouse: Warehouse, tmp_path: Path, c
     assert tables(warehouse, read_solution(warehouse, "ctr"))
 
 
+@pytest.mark.medium
 def test_a_damaged_memo_of_a_renamed_file_is_computed_from_where_the_data_is(
     warehouse: Warehouse, log: Path, tmp_path: Path
 ) -> None:
@@ -158,6 +160,7 @@ def test_damage_that_no_live_model_reads_is_only_noted(warehouse: Warehouse) -> 
     assert [one.reason_code for one in decisions].count("evicted") == 1
 
 
+@pytest.mark.medium
 def test_damage_of_replaced_data_queues_nothing(warehouse: Warehouse, log: Path, tmp_path: Path) -> None:
     """A job on older data finds it; no model needs those memos any more, and their raw data may be gone."""
     submit_model(warehouse, model())
@@ -181,6 +184,7 @@ def test_damage_of_replaced_data_queues_nothing(warehouse: Warehouse, log: Path,
     assert work(warehouse) == 6
 
 
+@pytest.mark.medium
 def test_a_damaged_memo_is_computed_from_a_file_that_was_written_again(
     warehouse: Warehouse, log: Path, tmp_path: Path
 ) -> None:
@@ -201,6 +205,7 @@ def test_a_damaged_memo_is_computed_from_a_file_that_was_written_again(
     assert read_solution(warehouse, "ctr").count("compute") == 0
 
 
+@pytest.mark.medium
 def test_raw_data_that_changed_is_never_read_silently(warehouse: Warehouse, log: Path) -> None:
     submit_model(warehouse, model())
     work(warehouse)
@@ -226,6 +231,7 @@ def test_text_that_repeats_may_come_as_a_dictionary(warehouse: Warehouse, tmp_pa
     assert tables(warehouse, read_solution(warehouse, "ctr"))[0].equals(tables_before[0])
 
 
+@pytest.mark.medium
 def test_a_reader_needs_neither_catalog_nor_database_toolkit(warehouse: Warehouse, tmp_path: Path) -> None:
     submit_model(warehouse, model())
     work(warehouse, most=3)
@@ -246,6 +252,7 @@ def test_a_reader_needs_neither_catalog_nor_database_toolkit(warehouse: Warehous
     assert done.stdout.strip() == "[20, 20, 20]"
 
 
+@pytest.mark.medium
 def test_memos_are_found_wherever_the_home_is(warehouse: Warehouse, tmp_path: Path) -> None:
     submit_model(warehouse, model())
     work(warehouse)

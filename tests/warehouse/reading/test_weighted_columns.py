@@ -88,6 +88,7 @@ def expected(component: Node, row: dict[str, Any]) -> Any:
     return value(component)
 
 
+@pytest.mark.medium
 def test_what_is_read_is_what_the_reference_says_before_and_after_it_is_memoized(
     warehouse: Warehouse, table: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_types_and_buckets_survive_the_catalog(warehouse: Warehouse, table: Path
         assert component_from_document(item.component).type == item.type
 
 
+@pytest.mark.medium
 def test_the_same_values_in_another_layout_are_the_same_fragment(warehouse: Warehouse, table: Path) -> None:
     work(warehouse)
     large = pa.large_list(pa.struct([("id", pa.large_string()), ("weight", pa.float32())]))
@@ -130,6 +132,7 @@ def test_the_same_values_in_another_layout_are_the_same_fragment(warehouse: Ware
     assert work(warehouse) == 0
 
 
+@pytest.mark.medium
 def test_a_changed_weight_is_computed_again_and_only_where_it_is_read(warehouse: Warehouse, table: Path) -> None:
     work(warehouse)
     changed = events(seed=1)

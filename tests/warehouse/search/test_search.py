@@ -85,6 +85,7 @@ def test_names_that_mean_nothing_are_refused_with_the_nearest(warehouse: Warehou
         assert allowed in caught.value.allowed, conditions
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("two_models")
 def test_a_row_shows_costs_and_models(warehouse: Warehouse) -> None:
     (row,) = find(warehouse, operator="intersect")

@@ -48,6 +48,7 @@ def test_partitions_are_in_time_order_and_ranges_are_half_open(warehouse: Wareho
     assert hours(at[3], None) == []
 
 
+@pytest.mark.medium
 def test_the_digest_tells_how_and_what_is_read(warehouse: Warehouse) -> None:
     submit_model(warehouse, model())
     before = read_solution(warehouse, "ctr")
@@ -58,6 +59,7 @@ def test_the_digest_tells_how_and_what_is_read(warehouse: Warehouse) -> None:
     assert part.digest() != after.digest()
 
 
+@pytest.mark.medium
 def test_the_digest_is_the_same_in_another_process(warehouse: Warehouse, tmp_path: Path) -> None:
     submit_model(warehouse, model())
     solution = read_solution(warehouse, "ctr")

@@ -54,6 +54,7 @@ def test_no_files_give_nothing(tmp_path: Path) -> None:
     assert profile_settings({"HOME": str(tmp_path)}) == {}
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(300))
 @given(st.binary(max_size=200) | st.text(alphabet="[]=%default \nkey_aws", max_size=80).map(str.encode))
 def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:

@@ -113,6 +113,7 @@ for turn in itertools.count():
 """
 
 
+@pytest.mark.medium
 def test_a_killed_writer_leaves_a_whole_file(storage: Storage, tmp_path: Path) -> None:
     for delay_secs in (0.003, 0.01, 0.02, 0.035, 0.05):
         process = start(_WRITE_FOR_EVER, tmp_path / "home")

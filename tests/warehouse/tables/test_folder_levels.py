@@ -47,6 +47,7 @@ def partitions(warehouse: Warehouse, table: str = "log") -> list[str]:
         return list(dict.fromkeys(placed.partition for placed in current_fragments(connection, table)))
 
 
+@pytest.mark.medium
 def test_a_level_is_a_column_of_text(warehouse: Warehouse, root: Path) -> None:
     for number in (1, 2):
         for country in ("DE", "FR"):
@@ -148,6 +149,7 @@ def test_side_files_of_writers(warehouse: Warehouse, root: Path, tmp_path: Path)
     assert values(warehouse, "spam") == [0.5] * ROWS + [None] * 2
 
 
+@pytest.mark.medium
 def test_changes_of_a_table_with_levels(warehouse: Warehouse, root: Path, tmp_path: Path) -> None:
     for country in ("DE", "FR"):
         write(root, f"country={country}/ds=2026-03-01", day(1))

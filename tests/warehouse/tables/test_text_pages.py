@@ -241,6 +241,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.medium
 def test_memory_is_in_proportion_to_the_texts_and_one_page(tmp_path: Path) -> None:
     """Files of some kilobytes, whose pages together are hundreds of megabytes or state to be so."""
 

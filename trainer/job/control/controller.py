@@ -38,6 +38,7 @@ from trainer.scheduling.events import (
     Event,
     Heartbeat,
     Joined,
+    PartitionChanged,
     Published,
     Recovered,
     Role,
@@ -106,6 +107,7 @@ class Controller:
         lease: of the run.
         settings: of the controller.
         data: the units to train, if they are known.
+        partition: the name of the plan by which hosts hold the tables; empty: rows are spread over them.
         clock: monotonic seconds.
         wall_clock: epoch seconds, for display.
         on_point: called between the steps of an event, by tests that end the process there.
@@ -120,12 +122,13 @@ class Controller:
         settings: ControllerSettings,
         *,
         data: DataRange | None = None,
+        partition: str = "",
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         on_point: Callable[[str], None] = lambda point: None,
     ) -> None:
         self.settings = settings
-        self._job, self._log, self._lease, self._data = job, log, lease, data
+        self._job, self._log, self._lease, self._data, self._partition = job, log, lease, data, partition
         self._clock, self._wall_clock, self._on_point = clock, wall_clock, on_point
         self._requests: queue.Queue[_Request | None] = queue.Queue(_MOST_REQUESTS)
         self._current: list[_Request] = []
@@ -301,7 +304,7 @@ class Controller:
             try:
                 results += self._job.apply([event])
             except EventNotLogged:
-                if isinstance(event, (Published, CommitFailed, DataChanged)):
+                if isinstance(event, (Published, CommitFailed, DataChanged, PartitionChanged)):
                     kept.append(event)
         self._unlogged = kept
         answers: list[list[Applied]] = []
@@ -349,7 +352,10 @@ class Controller:
         own = [replace(one, at_secs=at_secs) for one in self._unlogged]
         if first:
             own.append(Recovered(at_secs))
-            known = self._job.job.next_data or self._job.job.data
+            job = self._job.job
+            if self._partition != (job.partition if job.next_partition is None else job.next_partition):
+                own.append(PartitionChanged(at_secs, self._partition))  # before data, which may begin an attempt
+            known = job.next_data or job.data
             if self._data is not None and self._data != known:
                 own.append(DataChanged(at_secs, self._data))
         elif at_secs >= self._next_tick_secs:

@@ -101,6 +101,10 @@ class ControllerClient:
         """There is more data to train, or data that was not ready is ready."""
         self._command("data", data=value_document(data))
 
+    def partition(self, digest: str) -> None:
+        """Hosts hold the tables by the plan of this document from the next attempt on; empty: rows are spread over them."""
+        self._command("partition", partition=digest)
+
     def plan_failed(self, error: ErrorDocument) -> None:
         """The units cannot be planned."""
         self._command("plan_failed", error=value_document(error))

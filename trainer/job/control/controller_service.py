@@ -18,7 +18,17 @@ from trainer.job.control.messages import (
     read_role_call,
 )
 from trainer.options.document_field import DocumentField
-from trainer.scheduling.events import DataChanged, DataRange, Event, Notice, PlanFailed, Released, Role, StopAsked
+from trainer.scheduling.events import (
+    DataChanged,
+    DataRange,
+    Event,
+    Notice,
+    PartitionChanged,
+    PlanFailed,
+    Released,
+    Role,
+    StopAsked,
+)
 from trainer.scheduling.holds import ErrorDocument
 from trainer.wire.flight.action_service import ActionService
 from trainer.wire.flight.addresses import Address
@@ -51,6 +61,7 @@ class ControllerService(ActionService):
             "release": self._release,
             "stop": self._stop,
             "data": self._data,
+            "partition": self._partition,
             "plan_failed": self._plan_failed,
             "document": self._document,
             "spec": self._spec,
@@ -98,6 +109,13 @@ class ControllerService(ActionService):
     def _data(self, content: bytes) -> Iterator[bytes]:
         (data,) = self._members(content, "data")
         yield self._apply(DataChanged(0.0, read_message_value(DataRange, data)))
+
+    def _partition(self, content: bytes) -> Iterator[bytes]:
+        (partition,) = self._members(content, "partition")
+        digest = _plain(partition.text)
+        if digest:
+            self._files.read_document(digest)  # which the hosts will ask for
+        yield self._apply(PartitionChanged(0.0, digest))
 
     def _plan_failed(self, content: bytes) -> Iterator[bytes]:
         (error,) = self._members(content, "error")

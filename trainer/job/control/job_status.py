@@ -61,6 +61,8 @@ def job_status(job: Job, facts: ControllerFacts, reports: Mapping[Role, RoleRepo
         commit_attempt=job.commit.attempt,
         next_unit=job.commit.next_unit,
         planned_units=_planned_units(job),
+        partition=job.partition,
+        wanted_partition=job.partition if job.next_partition is None else job.next_partition,
         pending_attempt=job.pending.commit.attempt if job.pending else None,
         is_publishing=job.pending is not None and job.pending.is_publishing,
         members=tuple(_member_status(job, role, reports.get(role, RoleReport())) for role in sorted(job.members)),

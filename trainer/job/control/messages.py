@@ -179,6 +179,8 @@ class JobStatus:
         attempt_secs: job seconds since it began.
         commit_epochs, commit_attempt, next_unit: the last commit: its epochs, attempt, and first unit that is not trained.
         planned_units: the units of the plan; 0 without one.
+        partition, wanted_partition: the name of the plan by which hosts hold the tables in the last attempt, and from the next one on;
+            empty: rows are spread over them.
         pending_attempt: of the commit that is being written; None without one.
         is_publishing: all of its parts are written.
         members: the processes, by role.
@@ -213,6 +215,8 @@ class JobStatus:
     commit_attempt: int
     next_unit: int
     planned_units: int
+    partition: str
+    wanted_partition: str
     pending_attempt: int | None
     is_publishing: bool
     members: tuple[MemberStatus, ...]

@@ -63,6 +63,7 @@ def open_controller(
     newest: Commit | None = None,
     used_attempt: int = 0,
     data: DataRange | None = None,
+    partition: str = "",
     address: Address = LOOPBACK,
     make_log: Callable[[Path, LogOwner, Job], EventLog] = EventLog,
     clock: Callable[[], float] = time.monotonic,
@@ -78,6 +79,7 @@ def open_controller(
         newest: the newest intact commit in storage, from which a job with the log of another release goes on; None: trust the log.
         used_attempt: the highest attempt with parts in storage.
         data: the units to train, if they are known.
+        partition: the name of the plan by which hosts hold the tables; empty: rows are spread over them.
         address: where to listen.
         make_log: begins the log.
         clock, on_point: of :class:`Controller`.
@@ -101,7 +103,15 @@ def open_controller(
         log = make_log(files.log, LogOwner(job_id, release, number), job)
         logged = LoggedJob(job, log, check_lease=lease.check, on_point=on_point)
         controller = Controller(
-            logged, log, publisher, lease, controller_settings, data=data, clock=clock, on_point=on_point
+            logged,
+            log,
+            publisher,
+            lease,
+            controller_settings,
+            data=data,
+            partition=partition,
+            clock=clock,
+            on_point=on_point,
         )
         with ControllerService(address, controller, files, token=files.find_token()) as service:
             process_id = os.getpid()

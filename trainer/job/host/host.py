@@ -35,6 +35,7 @@ from trainer.options.hot_rows import HotOptions
 from trainer.options.resume_rules import option_changes
 from trainer.options.towers import Towers
 from trainer.planning.plan import PartitionPlan
+from trainer.planning.plan_document import find_partition
 from trainer.run.preparation.job_plan import JobPlan
 from trainer.run.preparation.preparation import check_placement
 from trainer.run.progress.identity import with_neutral_options
@@ -89,9 +90,15 @@ class _Model:
     """The weights in memory or on TPUs, for a rank among a number of hosts, and the options of their steps."""
 
     config: TrainConfig
+    partition: PartitionPlan | None
     weights: Weights | TpuWeights
     initial: dict[str, Array]
     current: CurrentChannels
+
+    def is_for(self, rank: int, hosts: int, config: TrainConfig, partition: PartitionPlan | None) -> bool:
+        """Whether it trains at this place by these options, with the rows of this plan."""
+        own = self.current.rank, self.current.hosts, self.config
+        return own == (rank, hosts, config) and self.partition is partition
 
 
 class Host:
@@ -107,11 +114,10 @@ class Host:
         before_write: called before each part is written.
         connect: sets up the TPUs that train, once; None: the cpu engine trains.
         statistics_share: the share of the batches from which the statistics of features are sampled.
-        partition: the plan by which hosts hold tables, core k that of rank k; None: rows are spread over them.
         servers: that hold the tables instead of the hosts.
         hot_rows: how many rows of each table on servers stay in the memory of this host, by its name.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
-        towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
+        towers: the names of the inputs of each tower, whose plan is that of each attempt; none: hosts exchange flat.
 
     Attributes:
         left: the order with which it left; None before it, and after an error.
@@ -132,13 +138,13 @@ class Host:
         connect: Callable[[], TpuSlice] | None = None,
         use_device: Callable[[], None] = lambda: None,
         statistics_share: float = 0.0,
-        partition: PartitionPlan | None = None,
         servers: RunServers | None = None,
         hot_rows: Mapping[str, int] | None = None,
         wire_values: str = "float32",
         towers: Towers = (),
     ) -> None:
-        self._partition, self._servers, self._towers, self._hot_rows = partition, servers, towers, hot_rows
+        self._partition: tuple[str, PartitionPlan | None] = "", None
+        self._servers, self._towers, self._hot_rows = servers, towers, hot_rows
         self._wire_values = wire_values
         self._before_write, self._statistics_share = before_write, statistics_share
         self._connect, self._use_device = connect, use_device
@@ -307,7 +313,8 @@ class Host:
             return
         rank = order.hosts.index(self.name)
         data = self._find_data(order.data)
-        model = self._model_of(rank, len(order.hosts), data)
+        partition = self._find_partition(order.partition)
+        model = self._model_of(rank, len(order.hosts), data, partition)
         channels = self._channels_of(order, rank, gate)
         try:
             model.current.connect(channels)
@@ -348,7 +355,7 @@ class Host:
                 model.weights,
                 data.plan.labels,
                 statistics,
-                self._partition,
+                partition,
                 _log_refusal,
             )
             for channel in channels:
@@ -376,12 +383,19 @@ class Host:
             self._data = name, JobData(plan, self._run_dir)
         return self._data[1]
 
-    def _model_of(self, rank: int, hosts: int, data: JobData) -> _Model:
-        """The weights for a place among the hosts; built again if it changes, or if a plan goes on with other options."""
+    def _find_partition(self, name: str) -> PartitionPlan | None:
+        """The plan by which hosts hold the tables, core k that of rank k."""
+        if self._partition[0] != name:
+            self._partition = name, find_partition(name, self._find_document)
+        return self._partition[1]
+
+    def _model_of(self, rank: int, hosts: int, data: JobData, partition: PartitionPlan | None) -> _Model:
+        """The weights for a place among the hosts; built again if it changes, or the plan of tables, or if a plan goes on with other options."""
         model = self._model
-        if model is not None and (model.current.rank, model.current.hosts, model.config) == (rank, hosts, data.config):
+        if model is not None and model.is_for(rank, hosts, data.config, partition):
             return model
         self._wait_for_writer()
+        self._model = model = None  # frees the memory of its rows
         self._use_device()
         config = replace(data.config, engine="cpu" if self._connect is None else "tpu")
         if self._hot_rows:
@@ -390,7 +404,7 @@ class Host:
             config,
             is_served=self._servers is not None,
             hosts=hosts,
-            plan=self._partition,
+            plan=partition,
             has_towers=bool(self._towers),
         )
         current, head = CurrentChannels(rank, hosts), data.plan.head
@@ -401,7 +415,7 @@ class Host:
             weights = ServedHostWeights(data.layout, config, head, current.channels, moves, slice_)
         elif slice_ is not None:
             weights = weights_on(slice_, data.layout, config, head)
-        elif hosts == 1 and self._partition is None:
+        elif hosts == 1 and partition is None:
             weights = build_weights(data.layout, data.config, head)
         else:
             weights = ShardedWeights(
@@ -409,12 +423,12 @@ class Host:
                 data.config,
                 head,
                 current.channels,
-                self._partition,
+                partition,
                 self._towers,
                 values=self._wire_values,
             )
         self._state_attempt = None
-        self._model = _Model(data.config, weights, weights.initial_arrays(), current)
+        self._model = _Model(data.config, partition, weights, weights.initial_arrays(), current)
         return self._model
 
     def _moves_of(self, servers: RunServers) -> JobMoves:
@@ -493,7 +507,7 @@ class Host:
     def _restored(self, order: StartEpoch, rank: int, data: JobData, model: _Model) -> TrainedState:
         """The state of a commit, whose bytes are verified first."""
         loads_all = self._servers is not None and rank == 0  # the tables of all hosts are on the servers
-        share = None if loads_all else Share(rank, len(order.hosts), self._partition)
+        share = None if loads_all else Share(rank, len(order.hosts), model.partition)
         reads_shards = self._servers is None
         saved = saved_run(read_epoch(self._run_dir, order.commit.epochs, share, with_shards=reads_shards))
         _check_saved(saved, order, data.plan)

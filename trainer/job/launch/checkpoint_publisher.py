@@ -15,6 +15,7 @@ from trainer.checkpoints.stored_plans import PlanDocuments, store_plan
 from trainer.errors import CheckpointNotWritten
 from trainer.job.control.publishing import NotPublished
 from trainer.planning.plan import PartitionPlan
+from trainer.planning.plan_document import find_partition
 from trainer.run.preparation.job_plan import JobPlan
 from trainer.scheduling.orders import Publish
 from transforms.errors import HeadraceError
@@ -34,7 +35,6 @@ class CheckpointPublisher:
         find_document: the bytes of a document of the job by its digest.
         release: that the job runs.
         policy: which commits are kept.
-        partition: the plan by which the hosts train; None: rows are spread over them.
         holds: the folder in which readers of commits hold them; None: the run directory.
     """
 
@@ -45,12 +45,12 @@ class CheckpointPublisher:
         *,
         release: str,
         policy: Retention,
-        partition: PartitionPlan | None = None,
         holds: Path | None = None,
     ) -> None:
         self._holds = holds
         self._run_dir, self._find_document = run_dir, find_document
-        self._release, self._policy, self._partition = release, policy, partition
+        self._release, self._policy = release, policy
+        self._partition: tuple[str, PartitionPlan | None] = "", None
         self._facts: tuple[str, CommitFacts] | None = None
 
     def publish(self, order: Publish) -> None:
@@ -66,7 +66,7 @@ class CheckpointPublisher:
                 order.parts,
                 self._find_facts,
                 release=self._release,
-                partition=self._partition,
+                partition=self._find_partition(order.partition),
             )
         except CheckpointNotWritten as error:
             raise NotPublished(
@@ -76,6 +76,11 @@ class CheckpointPublisher:
             apply_retention(self._run_dir, self._policy, now_secs=time.time(), holds=self._holds)
         except HeadraceError as error:  # the commit is published; what is left is removed after the next one
             _LOG.warning("old commits were not removed: %s", error.what)
+
+    def _find_partition(self, name: str) -> PartitionPlan | None:
+        if self._partition[0] != name:
+            self._partition = name, find_partition(name, self._find_document)
+        return self._partition[1]
 
     def _find_facts(self, plan: str) -> CommitFacts:
         if self._facts is None or self._facts[0] != plan:

@@ -39,7 +39,6 @@ def run_controller(
         files.read_document,
         release=spec.settings.release,
         policy=Retention(newest=spec.keep_commits),
-        partition=spec.find_partition(files.read_document),
         holds=files.root,
     )
     opened = open_controller(
@@ -50,6 +49,7 @@ def run_controller(
         newest=newest,
         used_attempt=newest_part_attempt(run_dir) if spec.bucket_run and newest is not None else 0,
         data=spec.data,
+        partition=spec.partition,
         address=address,
     )
     with opened as (controller, _):

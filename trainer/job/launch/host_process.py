@@ -78,7 +78,6 @@ def run_host(
             connect=connect,
             use_device=use_device,
             statistics_share=spec.statistics_share,
-            partition=spec.find_partition(client.document),
             towers=spec.towers,
             hot_rows=spec.hot_rows,
             wire_values=spec.wire_values,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -11,8 +11,6 @@ from trainer.checkpoints.manifest import canonical_json, parse_json
 from trainer.errors import TornCheckpoint
 from trainer.job.control.job_files import JobFiles, replace_file
 from trainer.options.document_field import DocumentField
-from trainer.planning.plan import PartitionPlan
-from trainer.planning.plan_document import read_plan
 from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
@@ -70,7 +68,8 @@ class JobSpec:
         keep_commits: the newest commits that are kept.
         buffer_bytes: the limit of a host's buffer.
         statistics_share: the share of the batches from which hosts sample statistics of features.
-        partition: the digest of the document of the plan by which hosts hold tables; empty: rows are spread over them.
+        partition: the digest of the document of the plan by which hosts hold tables, from the next attempt on if it was replaced; empty:
+            rows are spread over them.
         servers: that hold the tables; None: the hosts do.
         towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
@@ -100,12 +99,6 @@ class JobSpec:
     def run_dir(self, files: JobFiles) -> str:
         """The run directory, which holds the commits."""
         return self.bucket_run or str(files.root)
-
-    def find_partition(self, find_document: Callable[[str], bytes]) -> PartitionPlan | None:
-        """The plan by which hosts hold tables, by its document; None if rows are spread over them."""
-        if not self.partition:
-            return None
-        return read_plan(find_document(self.partition), f"plan {self.partition[:12]}")
 
     @classmethod
     def read(cls, files: JobFiles) -> JobSpec:

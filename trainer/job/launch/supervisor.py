@@ -29,6 +29,8 @@ _MOST_STARTS, _MOST_KILLED_STARTS = 3, 20
 #: Looks for more data of a job that has trained all it knows, or waits for data: its whole range, or None if there is no more.
 #: Raises :class:`DataNotReady`, which holds the job until a later look.
 FindMore = Callable[[JobStatus], DataRange | None]
+#: The name of the plan by which hosts shall hold the tables from the next attempt on; empty: rows are spread over them.
+FindPartition = Callable[[JobStatus], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Supervisor:
         workers: its readers and hosts; None: processes of this machine.
         servers: its parameter servers; None: it has none.
         embedding_workers: between hosts and servers; None: it has none.
+        find_partition: the plan of its tables now; None: that of its beginning.
     """
 
     files: JobFiles
@@ -79,6 +82,7 @@ class Supervisor:
     workers: Workers | None = None
     servers: ServerRoles | None = None
     embedding_workers: ServerRoles | None = None
+    find_partition: FindPartition | None = None
     clock: Callable[[], float] = time.monotonic
     _next_look_secs: float = 0.0
     _launch_options: tuple[str, ...] = ()
@@ -122,6 +126,7 @@ class Supervisor:
                     self._tell(client, status)
                     for one in self._watched if status.state not in FINAL else ():
                         one.follow(client)
+                    self._change_partition(client, status)
                     self._look_for_data(client, status)
                     self._workers.follow(status, is_leaving=self._notice_secs is not None)
                 if (outcome := read_outcome(self.files)) is not None:
@@ -164,6 +169,19 @@ class Supervisor:
                 self._asked_stops = self._stops
                 client.stop(now=self._stops > 1)
         except HeadraceError as error:
+            self.on_message(f"the controller did not answer: {error.what}")
+
+    def _change_partition(self, client: ControllerClient, status: JobStatus) -> None:
+        """Tell the controller about another plan of the tables, until it knows it."""
+        if self.find_partition is None or status.state in FINAL:
+            return
+        if (wanted := self.find_partition(status)) == status.wanted_partition:
+            return
+        try:
+            client.partition(wanted)
+        except HeadraceError as error:
+            if not is_away(error):
+                raise
             self.on_message(f"the controller did not answer: {error.what}")
 
     def _look_for_data(self, client: ControllerClient, status: JobStatus) -> None:

@@ -24,6 +24,7 @@ from trainer.scheduling.events import (
     Joined,
     Lost,
     Notice,
+    PartitionChanged,
     PlanFailed,
     Published,
     Recovered,
@@ -130,6 +131,7 @@ def test_every_changed_byte_is_found(tmp_path):
             read(path)
 
 
+@pytest.mark.medium
 def test_mutated_logs_are_refused_or_a_prefix(tmp_path):
     path = tmp_path / "log"
     made = written(path)
@@ -234,6 +236,7 @@ assert read(path)[1] == [*entries(3), big]
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("free", [0, 1, 100])
 def test_a_line_that_does_not_fit_on_the_disk_is_removed(tmp_path, free):
     run = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "log"), str(free)], capture_output=True, text=True)
@@ -297,6 +300,7 @@ def test_a_line_has_a_limit(tmp_path, monkeypatch):
         log.append([Entry(DataChanged(0.0, DataRange("p" * 5000, 0, ())))], Job())
 
 
+@pytest.mark.medium
 def test_what_is_known_of_a_log_of_another_release(tmp_path):
     path = tmp_path / "log"
     assert look_at_log(path, job="job-1", release="2.0") is None
@@ -361,6 +365,7 @@ KEPT_EVENTS = (
     EpochDue(1.0),
     Deadline(1.0),
     Resume(1.0),
+    PartitionChanged(1.0, "plan of tables"),
 )
 
 

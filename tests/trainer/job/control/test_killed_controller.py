@@ -41,6 +41,7 @@ def run_with_crashes(tmp_path, controllers, crashes, stops=STOPS, **options) -> 
     return job, job.check(stops[-1], stops)
 
 
+@pytest.mark.medium
 def test_a_controller_that_is_killed_at_every_point_loses_no_commit(tmp_path, controllers):
     crashes = [(point, 1 + number % 3) for number, point in enumerate(POINTS)]
     _, attempts = run_with_crashes(tmp_path, controllers, crashes)
@@ -78,6 +79,7 @@ def _kill_at_random(tmp_path, controllers, seed: int, kills: int, kill_hosts: bo
     job.check(200, stops)
 
 
+@pytest.mark.medium
 def test_a_controller_may_be_killed_at_any_moment(tmp_path, controllers):
     for seed in range(scaled(4)):
         folder = tmp_path / str(seed)

@@ -30,6 +30,7 @@ def replayed(path) -> Job:
         return replay(found[0].job, found[1])
 
 
+@pytest.mark.medium
 def test_a_replay_gives_the_job_but_for_times(tmp_path):
     """Over random events, in random groups, with logs that are replaced: heartbeats and ticks alone need no line."""
     lines = events = 0
@@ -76,6 +77,7 @@ def test_heartbeats_and_ticks_write_nothing(tmp_path):
     assert (tmp_path / "log").stat().st_size == size
 
 
+@pytest.mark.medium
 def test_a_replayed_attempt_is_at_most_five_seconds_younger(tmp_path):
     phase = PhaseSettings(least_readers=0, epoch_secs=600.0)
     logged = opened(tmp_path / "log", Job(JobSettings(initial=phase)))

@@ -266,6 +266,7 @@ def data(stops):
     return DataRange("plan", stops[-1], stops)
 
 
+@pytest.mark.medium
 def test_lost_repeated_and_delayed_messages_only_delay(tmp_path):
     for seed in range(scaled(4)):
         folder = tmp_path / str(seed)
@@ -343,6 +344,7 @@ def test_cut_connections_only_delay(tmp_path):
         relay.close()
 
 
+@pytest.mark.medium
 def test_members_wait_for_a_killed_controller(tmp_path):
     job = SmallJob(tmp_path)
     publisher = FolderPublisher(tmp_path / "commits")

@@ -309,6 +309,7 @@ def goes_on(job, plan, hosts):
     return other
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(12))
 @given(
     st.integers(0, 4),
@@ -359,6 +360,7 @@ def steps_of(job):
     return [[event for own in step for event in own] for step in zip(*(one.events for one in job.weights), strict=True)]
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(10))
 @given(st.integers(2, 20), st.integers(0, 2), st.lists(st.integers(0, 9), max_size=3))
 def test_any_number_of_hosts_trains_the_same_steps(shared, hosts, kind, ends):

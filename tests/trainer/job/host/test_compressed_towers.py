@@ -39,6 +39,7 @@ def rows_on(rows):
 PASSING = {"dim": 4, "combinations": 0, "projections": 1}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("network", "modules", "widths"),
     [

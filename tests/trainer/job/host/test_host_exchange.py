@@ -487,6 +487,7 @@ with ExchangeService(Address("127.0.0.1", 0), Mailbox(most_bytes=1 << 24), token
 """
 
 
+@pytest.mark.medium
 def test_oversized_messages_take_no_memory_of_a_host():
     command = [sys.executable, "-c", SERVICE]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
@@ -539,6 +540,7 @@ def exchanged(steps, sizes=(1, 700, 90_000)):
     return work
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", [*DamageKind, None])
 def test_damaged_connections_change_no_bit_and_lose_no_message(linked, kind):
     """Each kind alone, and all together, in both directions of all connections."""
@@ -557,6 +559,7 @@ def test_damaged_connections_change_no_bit_and_lose_no_message(linked, kind):
         assert sum(count for _, count in results) > 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("direction", list(Direction))
 def test_a_flip_of_each_part_of_a_message_or_its_answer_is_mended(linked, direction):
     """A grid of positions: the greeting, headers, descriptions, arrays; one flip in the first connection to each host."""

@@ -51,6 +51,7 @@ def child_of(server: DrainedServer) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 
+@pytest.mark.medium
 def test_a_server_lets_its_client_finish_and_refuses_others(tmp_path):
     """Also when the process that answers is killed meanwhile: the next one drains on, with the rows."""
     with started(tmp_path, "--drain-secs", "300") as server:

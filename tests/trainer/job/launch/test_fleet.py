@@ -66,6 +66,7 @@ def scene(tmp_path):
     found.processes.close()
 
 
+@pytest.mark.medium
 def test_jobs_run_in_order_and_a_held_one_frees_its_slots(scene):
     scene.submit("first", "held", slots=2)
     second = scene.submit("second", "done", slots=2)
@@ -186,6 +187,7 @@ def test_jobs_end_with_a_killed_runner_and_are_queued_again(tmp_path):
     runner.stdout.close()
 
 
+@pytest.mark.medium
 def test_two_commands_at_once_and_a_kill_lose_no_job(tmp_path):
     writers = [start("submit", tmp_path, 40) for _ in range(3)]
     time.sleep(random.Random(1).uniform(0.3, 0.8))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,20 @@ from tests.trainer.job.launch.jobs import (
     run_job,
     run_killed,
     settings,
+    supervise,
     train_alone,
 )
+from trainer.checkpoints.checkpoint import read_epoch
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.read import verify_commit
 from trainer.errors import ConfigError, RunMismatch
+from trainer.job.control.job_files import JobFiles
+from trainer.job.control.messages import JobStatus
+from trainer.job.launch.job_spec import JobSpec
 from trainer.job.launch.resharded_run import reshard_run
 from trainer.job.launch.run_comparison import run_differences
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
+from trainer.planning.plan_document import plan_bytes
 from trainer.run.weights.run_partition import check_hosts, check_stored, check_tables
 from trainer.scheduling.transitions import JobState
 from trainer.tables.spec import tables_of
@@ -76,6 +83,40 @@ def test_a_job_by_a_plan_trains_what_one_without_trains(warehouse, tmp_path):
     with pytest.raises(RunMismatch, match="a run must continue with the plan of its newest commit") as raised:
         check_stored(PartitionPlan(2, plan.tables[::-1][:-1]), prepared.saved)
     assert "headrace ckpt reshard" in raised.value.next_step
+
+
+@pytest.mark.slow
+def test_a_job_changes_its_plan_while_it_trains(warehouse, tmp_path):
+    """Two times, from rows to a plan and back, with a host and the controller killed after the first change: no bit differs."""
+    run, plan = tmp_path / "changed", mixed(warehouse, tmp_path / "changed")
+    job = launch(warehouse, run, settings(2, most_restarts=9), unit_rows=300, **OPTIONS)
+    files, used, killed = JobFiles(run), [], []
+    name = files.put_document(plan_bytes(plan))
+
+    def wanted(status: JobStatus) -> str:
+        found = name if 1 <= status.commit_epochs < 3 else ""
+        if (spec := JobSpec.read(files)).partition != found:
+            replace(spec, partition=found).write(files)
+        return found
+
+    def see(status: JobStatus) -> None:
+        if not used or used[-1] != status.partition:
+            used.append(status.partition)
+        if status.partition and not killed:
+            for one in {one.kind: one for one in supervisor.running().values() if one.kind != "reader"}.values():
+                one.process.kill()
+                killed.append(one)
+
+    supervisor = supervise(run, job, on_status=see, find_partition=wanted)
+    assert supervisor.run(job.newest).state is JobState.DONE
+    assert {one.kind for one in killed} == {"controller", "host"}
+    assert used == ["", name, ""]
+    commits = [read_epoch(str(run), k).partition for k in range(1, newest(run).epochs_done + 1)]
+    assert commits[0] is None
+    assert plan in commits
+    run_job(warehouse, tmp_path / "by-rows", settings(2), unit_rows=300, **OPTIONS)
+    assert run_differences(run, tmp_path / "by-rows") == ()
+    assert prepare(warehouse, run, **OPTIONS).summary().exact
 
 
 @pytest.mark.slow

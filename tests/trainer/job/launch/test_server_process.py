@@ -78,6 +78,7 @@ def test_an_error_that_would_repeat_ends_a_server_at_once(tmp_path):
     assert "would end by the same error again" in done.stderr
 
 
+@pytest.mark.medium
 def test_a_keeper_names_the_signals_that_end_its_children():
     done = run(_KILLED)
     assert done.returncode == 1

@@ -61,6 +61,7 @@ def test_a_host_whose_tables_are_on_servers_trains_the_same_on_tpus(tmp_path):
     assert_close(tmp_path / "tpu", tmp_path / "cpu")
 
 
+@pytest.mark.medium
 def test_a_host_without_tpus_holds_its_job(tmp_path):
     def command(kind, name, arguments):
         plain = role_command(str(tmp_path / "run"), kind, name, arguments)

@@ -61,6 +61,7 @@ def is_exact(warehouse, run_dir: Path | str, **options: Any) -> bool:
     return prepared.summary().exact and not prepared.planned_events
 
 
+@pytest.mark.medium
 def test_a_job_trains_what_one_process_trains(warehouse, tmp_path):
     states = []
     status = run_job(

@@ -282,6 +282,7 @@ def fuzz(entrance: Entrance, seeds: range, caplog: pytest.LogCaptureFixture) -> 
     assert resident_bytes() - before < MOST_GROWN_BYTES
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ENTRANCES)
 def test_what_comes_without_the_token_ends_in_one_line(name, tmp_path, caplog, capfd):
     caplog.set_level(logging.INFO)

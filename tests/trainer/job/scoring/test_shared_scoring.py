@@ -53,6 +53,7 @@ def score(run, data, hosts, solution=None):
     return on_channels(hosts, work)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("kind", "are_labelled"), [*((one, True) for one in sorted(KINDS)), ("plain", False), ("calibrated", False)])  # fmt: skip
 def test_hosts_have_the_predictions_of_one_process(kind, are_labelled, tmp_path):
     data, options = Synthetic(2, 200), {"linear": True, **KINDS[kind]}
@@ -81,6 +82,7 @@ def load_trained_arrays(run):
     return read_newest_run(str(run), on_skip=lambda reason: None).arrays
 
 
+@pytest.mark.medium
 def test_more_hosts_than_events_score_all_of_them(tmp_path):
     data = Synthetic(1, 60)
     train(data.solution, data.read, config(tmp_path, batch_rows=32, dim=4))
@@ -91,6 +93,7 @@ def test_more_hosts_than_events_score_all_of_them(tmp_path):
     assert len(found[0].events.labels) == events < 32
 
 
+@pytest.mark.medium
 def test_hosts_with_other_events_are_refused(tmp_path):
     data = Synthetic(1, 60)
     train(data.solution, data.read, config(tmp_path, batch_rows=32, dim=4))

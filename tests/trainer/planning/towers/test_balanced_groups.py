@@ -20,6 +20,7 @@ def items(draw):
     return np.random.default_rng(seed), count, draw(st.integers(1, count))
 
 
+@pytest.mark.medium
 @given(items())
 @settings(max_examples=scaled(100))
 def test_groups_of_equal_weights_have_sizes_within_one(drawn):
@@ -48,6 +49,7 @@ def test_an_assignment_of_equal_weights_costs_the_least(count, groups, seed):
     assert costs[np.arange(count), found].sum() == pytest.approx(best)
 
 
+@pytest.mark.medium
 @given(items())
 @settings(max_examples=scaled(40))
 def test_weights_are_balanced_as_far_as_single_items_allow(drawn):
@@ -62,6 +64,7 @@ def test_weights_are_balanced_as_far_as_single_items_allow(drawn):
         assert loads.max() <= weights.sum() / groups + weights.max() + 1e-6, "the bound of Shmoys and Tardos"
 
 
+@pytest.mark.medium
 def test_many_items_of_other_weights_are_balanced():
     random = np.random.default_rng(2)
     weights = random.uniform(1, 2, 200)
@@ -91,6 +94,7 @@ def test_impossible_weights_are_refused(bad):
         balanced_groups(np.zeros((3, 2)), np.array([1.0, bad, 1.0]), 2, seed=0)
 
 
+@pytest.mark.medium
 @given(items(), st.floats(1, 4), st.booleans())
 @settings(max_examples=scaled(80))
 def test_the_largest_group_has_at_most_what_is_allowed_and_none_is_empty(drawn, largest, are_equal):

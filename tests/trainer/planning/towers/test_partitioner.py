@@ -46,6 +46,7 @@ def test_strided_towers_take_features_in_turns():
     assert plan.towers == (("f0", "f3", "f6"), ("f1", "f4"), ("f2", "f5"))
 
 
+@pytest.mark.medium
 @given(tower_plans())
 @settings(max_examples=scaled(40))
 def test_every_feature_is_in_one_tower_with_its_table(plan):

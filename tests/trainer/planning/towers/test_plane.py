@@ -25,6 +25,7 @@ def test_the_distances_of_points_in_a_plane_are_found(seed):
     np.testing.assert_allclose(apart(found.array()), wanted, atol=0.15)
 
 
+@pytest.mark.medium
 @given(st.integers(1, 8), st.integers(0, 2**32))
 @settings(max_examples=scaled(20))
 def test_points_are_near_the_wanted_distances_and_repeat(size, seed):

@@ -19,6 +19,7 @@ from trainer.planning.towers.tower_document import read_towers, towers_bytes, to
 PLAN = make_towers(features_of(3), 2, strategy="diverse", interactions=interactions_of(np.full((3, 3), 0.5)), source="a run")  # fmt: skip
 
 
+@pytest.mark.medium
 @given(tower_plans())
 @settings(max_examples=scaled(60))
 def test_towers_are_read_as_they_were_written(plan):
@@ -32,6 +33,7 @@ def test_the_fingerprint_is_stable():
     assert towers_fingerprint(make_towers(features_of(3), 3, strategy="strided")) != towers_fingerprint(plan)
 
 
+@pytest.mark.medium
 @given(st.data())
 @settings(max_examples=scaled(2000))
 def test_changed_bytes_are_refused_or_harmless(data):

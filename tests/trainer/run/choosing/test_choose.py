@@ -39,6 +39,7 @@ def started(tmp_path_factory):
     return folder, data, chosen, tried, train(data.solution, data.read, chosen)
 
 
+@pytest.mark.medium
 def test_a_small_log_with_unscaled_numbers_beats_its_rate(started):
     folder, _, chosen, tried, report = started
     later = unscaled(Synthetic(2, 500, first=4))
@@ -55,6 +56,7 @@ def test_a_small_log_with_unscaled_numbers_beats_its_rate(started):
     assert 1 <= report.ledger.expected <= chosen.passes
 
 
+@pytest.mark.medium
 def test_a_run_keeps_its_choices_and_refuses_others(started):
     folder, data, chosen, _, first = started
     again = choose_config(data.solution, pytest.fail, {}, run_dir=str(folder))
@@ -78,6 +80,7 @@ def test_equal_data_gives_equal_choices(tmp_path):
     assert trials == ["now", "now"]
 
 
+@pytest.mark.medium
 def test_candidates_that_diverge_lose_the_trial(tmp_path):
     data = Synthetic(2, 300)
     given = {**SMALL, "deep": True, "dense_optimizer": "sgd", "dense_learning_rate": 1e30}

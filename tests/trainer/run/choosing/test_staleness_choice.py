@@ -79,6 +79,7 @@ def test_the_largest_staleness_within_the_bound_is_chosen(bound, chosen, words):
     assert "no more batches" not in choose_staleness(Lateness((0.0, 0.2, 0.41), 0.5), bound, 2)[1]
 
 
+@pytest.mark.medium
 def test_a_run_chooses_its_staleness_and_says_why(tmp_path):
     data = Synthetic(3, 400)
 

@@ -41,6 +41,7 @@ def log() -> Log:
     return Log()
 
 
+@pytest.mark.medium
 def test_events_without_a_label_are_skipped_and_trained_once_it_comes(log, tmp_path):
     known = log.hide(FIRST, range(10, 30))
     first = log.train(tmp_path, passes=2)
@@ -61,6 +62,7 @@ def test_events_without_a_label_are_skipped_and_trained_once_it_comes(log, tmp_p
     assert log.train(tmp_path, passes=2).events == 0
 
 
+@pytest.mark.medium
 def test_a_late_fragment_in_a_trained_partition_is_trained(log, tmp_path):
     before = log.train(tmp_path)
     log.append(0, 40, seed=77)
@@ -71,6 +73,7 @@ def test_a_late_fragment_in_a_trained_partition_is_trained(log, tmp_path):
     assert after.ledger.events == before.events + 40
 
 
+@pytest.mark.medium
 def test_a_late_partition_is_trained_wherever_it_lies(tmp_path):
     whole = Log(4)
     part = whole.solution.partitions
@@ -82,6 +85,7 @@ def test_a_late_partition_is_trained_wherever_it_lies(tmp_path):
     assert report.ledger.exact
 
 
+@pytest.mark.medium
 def test_a_late_row_in_the_middle_of_a_run_is_trained_as_often_as_all_others(log, tmp_path):
     log.train(tmp_path, passes=3, stop=iter([False] * 3 + [True]).__next__)  # stands in its second pass
     known = log.hide(SECOND, [])
@@ -93,6 +97,7 @@ def test_a_late_row_in_the_middle_of_a_run_is_trained_as_often_as_all_others(log
     assert len(known) == log.stored[SECOND].num_rows
 
 
+@pytest.mark.medium
 def test_deleted_events_are_not_trained_and_restored_ones_not_twice(log, tmp_path):
     log.retract(FIRST, [3, 4, 5], "some")
     first = log.train(tmp_path)
@@ -107,6 +112,7 @@ def test_deleted_events_are_not_trained_and_restored_ones_not_twice(log, tmp_pat
     assert third.ledger.events == first.ledger.events + 3
 
 
+@pytest.mark.medium
 def test_a_changed_label_of_a_trained_event_is_refused_or_accepted(log, tmp_path):
     known = log.hide(FIRST, [0, 1])
     log.train(tmp_path)

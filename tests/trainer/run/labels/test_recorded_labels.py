@@ -105,6 +105,7 @@ def test_a_label_that_is_gone_between_two_passes_plans_nothing_more(log, tmp_pat
     assert (report.events, report.late.relabelled, report.ledger.exact) == (1, 0, True)
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(80))
 @given(data=st.data(), passes=st.integers(1, 2))
 def test_one_process_trains_each_pair_once(data, passes, tmp_path_factory):

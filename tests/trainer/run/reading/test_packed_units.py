@@ -102,6 +102,7 @@ def test_chosen_rows_are_those_of_the_whole_unit(data):
             decode(request, packed(stored, layout))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("buckets", [1, 256, 257, 1 << 16, (1 << 16) + 1, 1 << 32, (1 << 32) + 1, (1 << 63) - 1])
 def test_ids_of_any_width_arrive(buckets):
     types = {

@@ -83,6 +83,7 @@ def test_an_error_of_a_reader_is_raised_with_its_classes():
     assert error.where == f"{service.address}: fragment x"
 
 
+@pytest.mark.medium
 def test_a_malformed_request_is_refused(service):
     client = Client(service.address)
     for content in (b"", b"{}", os.urandom(100), b"[" * 5000):
@@ -130,6 +131,7 @@ def memory_bytes(process_id):
     return psutil.Process(process_id).memory_info().rss
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("token", ["secret", "wrong"])
 def test_an_oversized_request_takes_no_memory_of_a_reader(token):
     command = [sys.executable, "-m", "tests.trainer.run.reading.reader_process", "0", "secret"]

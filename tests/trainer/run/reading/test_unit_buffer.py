@@ -122,6 +122,7 @@ def test_units_come_in_order_from_many_readers_of_different_speed():
             service.close()
 
 
+@pytest.mark.medium
 def test_a_reader_that_is_killed_is_replaced_by_the_others():
     requests = requests_of(150)
     with process(0.02) as (one, first), process(0.02) as (_, second), closing(buffer_of(requests, {})) as buffer:

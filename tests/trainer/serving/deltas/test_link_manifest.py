@@ -70,6 +70,7 @@ def test_mutated_bytes_are_torn_or_unchanged(kinds):
     assert torn > scaled(4 * 1400)
 
 
+@pytest.mark.medium
 def test_other_values_with_a_valid_digest_are_torn_or_of_the_same_kind(kinds):
     for one in kinds:
         body = json.loads(one.data)

@@ -166,6 +166,7 @@ def test_any_slice_of_a_column_round_trips(data: st.DataObject, dtype: DType, ro
     assert encode_columns(copied)[1] == parts, "what lies beside a slice does not show"
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(80))
 @given(
     st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9), max_size=200),

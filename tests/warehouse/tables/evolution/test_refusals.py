@@ -119,6 +119,7 @@ def test_a_removed_column_that_a_live_model_reads(warehouse: Warehouse, root: Pa
     assert values(warehouse, "k") == [*range(20), *[None] * 40]
 
 
+@pytest.mark.medium
 def test_days_before_a_column_began_need_not_have_it(warehouse: Warehouse, tmp_path: Path) -> None:
     root = tmp_path / "log"
     write(root, 5, day(5))

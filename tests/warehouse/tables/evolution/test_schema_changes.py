@@ -74,6 +74,7 @@ def test_int32_then_int64(warehouse: Warehouse, root: Path, order: tuple[int, in
     assert values(warehouse, "k") == files[1].to_pylist() + files[2].to_pylist()
 
 
+@pytest.mark.medium
 def test_a_new_column_and_what_is_computed_again(warehouse: Warehouse, root: Path) -> None:
     write(root, 1, day(1))
     add(warehouse, root)
@@ -92,6 +93,7 @@ def test_a_new_column_and_what_is_computed_again(warehouse: Warehouse, root: Pat
     assert changes(warehouse) == [[], ["new score, double"], ["new other, string"]]
 
 
+@pytest.mark.medium
 def test_a_widened_column_keeps_its_memos(warehouse: Warehouse, root: Path) -> None:
     write(root, 1, day(1, k=pa.array(range(20), pa.int32()), at=pa.array(range(20), pa.timestamp("ms"))))
     add(warehouse, root)
@@ -127,6 +129,7 @@ READERS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("case", BACKFILLS)
 def test_equal_values_in_another_type_keep_their_memos(warehouse: Warehouse, root: Path, case: str) -> None:
     """A backfill writes the old days with the new schema: nothing is computed again, overlays and deletions stay."""
@@ -297,6 +300,7 @@ def test_files_of_one_append_may_differ(warehouse: Warehouse, root: Path, tmp_pa
     )  # fmt: skip
 
 
+@pytest.mark.medium
 def test_merged_fragments_of_several_schemas(warehouse: Warehouse, root: Path) -> None:
     for hour in range(3):
         path = root / f"date=2026-03-01/hour={hour:02d}/p.parquet"

@@ -191,6 +191,7 @@ def check_in_a_folder(seed: int) -> None:
         shutil.rmtree(folder)
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(6))
 @given(st.integers(0, 10**9))
 def test_other_spellings_are_the_same_table(seed: int) -> None:

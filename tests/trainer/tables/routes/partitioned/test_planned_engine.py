@@ -56,6 +56,7 @@ def normal_gradients(batch, width, seed):
     return np.random.default_rng(seed).normal(size=(batch.rows, width)).astype(np.float32)
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(80))
 @given(st.lists(batches(FEATURES), min_size=1, max_size=3), plans(FEATURES))
 def test_a_plan_changes_nothing_where_sums_have_no_rounding(trained, plan):
@@ -66,6 +67,7 @@ def test_a_plan_changes_nothing_where_sums_have_no_rounding(trained, plan):
         assert parted.weights_of(table.name, rows).tobytes() == whole.weights_of(table.name, rows).tobytes()
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(50))
 @given(st.lists(batches(MEANS), min_size=2, max_size=3), plans(MEANS))
 def test_activations_are_equal_and_updates_repeat(trained, plan):
@@ -94,6 +96,7 @@ def test_a_state_moves_to_another_plan(trained, before, after):
         assert engine.lookup(batch).tobytes() == parted.lookup(batch).tobytes()
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(40))
 @given(st.lists(batches(FEATURES), min_size=2, max_size=4), plans(FEATURES), st.integers(1, 200))
 def test_a_snapshot_is_of_its_moment(trained, plan, range_bytes):

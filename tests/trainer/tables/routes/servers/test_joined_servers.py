@@ -209,6 +209,7 @@ def test_an_embedding_worker_has_the_bits_of_servers_alone():
         assert_same_tables(through.state(), alone.state())
 
 
+@pytest.mark.medium
 def test_killed_servers_change_no_bit(tmp_path):
     """Also when they are killed while ids and rows get places, and in rounds."""
     with processes(tmp_path, 2) as running, thread_servers(2) as calm:

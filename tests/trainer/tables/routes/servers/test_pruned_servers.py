@@ -98,6 +98,7 @@ def same(one, other) -> None:
     assert one.statistics() == other.statistics()
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(25))
 @given(
     st.lists(batches(SINGLE), min_size=1, max_size=8),
@@ -160,6 +161,7 @@ def by_blocks(servers: int) -> PartitionPlan:
     return PartitionPlan(servers, tuple(plans))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("is_planned", [False, True])
 @pytest.mark.parametrize("ids", ["plain", "unique"])
 def test_clients_of_servers_are_hosts_of_the_same_plan(servers, ids, is_planned):
@@ -288,6 +290,7 @@ def test_bad_input_changes_nothing(servers):
     engine.close()
 
 
+@pytest.mark.medium
 def test_killed_servers_change_no_bit(tmp_path):
     """Also when they are killed while rows get places, and in rounds."""
     options = {"round_steps": 3, "decay_steps": 5, "spare_share": 0.2}

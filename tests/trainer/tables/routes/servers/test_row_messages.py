@@ -382,6 +382,7 @@ def test_ages_and_histories_are_read_as_they_were_written():
     assert history.candidates.tolist() == HISTORY.candidates.tolist()
 
 
+@pytest.mark.medium
 def test_a_mutated_body_is_one_error_or_right():
     """Thousands of bodies: no crash, no memory beside the body's, and numbers that agree with each other."""
     some = RowNumbers(np.arange(6, dtype=np.int32), np.array([1, 2, 0, 3], np.int64))

@@ -78,6 +78,7 @@ def assert_equal(store, model):
     assert store.read_rows(rows, counts).tobytes() == model.engine.read_rows(rows, counts).tobytes()
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(250))
 @given(some_tables(), st.integers(1, 3), st.data())
 def test_places_and_values_are_those_of_the_model(tables, threads, data):

@@ -71,6 +71,7 @@ def test_a_store_goes_on_from_its_memory(tmp_path):
         assert_same_stores(store, alone)
 
 
+@pytest.mark.medium
 def test_an_update_of_a_killed_process_happens_once(tmp_path):
     run_apart(f"""
 from pathlib import Path

@@ -151,6 +151,7 @@ def test_a_process_killed_at_any_write_of_the_log_leaves_the_update_before(tmp_p
     assert kills > 20
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("make", ["store_in", "restored_in"])
 def test_an_update_of_a_killed_process_happens_once(tmp_path, make):
     run_apart(f"""

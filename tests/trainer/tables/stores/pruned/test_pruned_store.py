@@ -139,6 +139,7 @@ def kill_at_writes(monkeypatch, store_of, alone, change, same, seeds, at_each):
     return kills
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "reset", ["zero", "restored", *(pytest.param(one, marks=pytest.mark.slow) for one in ("initial", "none"))]
 )
@@ -152,6 +153,7 @@ def test_a_process_killed_at_any_write_of_the_log_leaves_the_update_before(tmp_p
     assert alone.rounds == 3
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("make", ["store_in", "restored_in"])
 def test_an_update_of_a_killed_process_happens_once(tmp_path, make):
     run_apart(f"""

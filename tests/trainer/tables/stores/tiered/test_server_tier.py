@@ -76,6 +76,7 @@ def train_both(tiers: ShardedTables, whole: CpuEngine, steps) -> None:
         train(whole, batch, step)
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(30))
 @given(
     st.lists(batches(FEATURES), min_size=1, max_size=8),

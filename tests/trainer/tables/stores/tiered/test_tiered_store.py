@@ -54,6 +54,7 @@ def train(engine, batch, seed):
     engine.apply_gradients(batch, gradients_of(batch, engine.width, seed))
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(100))
 @given(st.lists(batches(FEATURES), min_size=1, max_size=8), some_hot, prices, st.integers(1, 3))
 def test_placement_changes_no_bit(trained, hot_rows, price, threads):
@@ -72,6 +73,7 @@ def test_placement_changes_no_bit(trained, hot_rows, price, threads):
         assert tiers.store.weights_of(table.name, rows).tobytes() == whole.weights_of(table.name, rows).tobytes()
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(40))
 @given(st.lists(batches(FEATURES), min_size=2, max_size=8), some_hot)
 def test_a_lookup_may_run_ahead_of_updates(trained, hot_rows):
@@ -86,6 +88,7 @@ def test_a_lookup_may_run_ahead_of_updates(trained, hot_rows):
     same_states(tiers.state(), whole.state())
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(60))
 @given(st.lists(batches(FEATURES), min_size=2, max_size=6), some_hot)
 def test_a_snapshot_is_of_its_moment_while_rows_move(trained, hot_rows):
@@ -134,6 +137,7 @@ def test_a_snapshot_is_read_beside_training():
     assert tiers.store.counts.rows_out > 0
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(30))
 @given(st.lists(batches(FEATURES), min_size=2, max_size=6), some_hot, some_hot)
 def test_a_state_is_that_of_any_engine(trained, before, after):

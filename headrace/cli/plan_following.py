@@ -1,0 +1,84 @@
+"""The plan of a job's tables that follows its data, ``headrace train --plan auto``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headrace.cli.feature_statistics import statistics_of_inputs
+from headrace.terminal.output import say
+from transforms.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.feedback.epoch_prices import EpochPricing
+    from trainer.job.feedback.plan_feedback import PlanFeedback
+    from trainer.planning.plan import PartitionPlan
+    from trainer.run.preparation.preparation import PreparedRun
+    from warehouse.warehouse import Warehouse
+
+
+def plan_feedback(warehouse: Warehouse, prepared: PreparedRun, files: JobFiles, hosts: int) -> PlanFeedback:
+    """What changes the plan of a run's tables on so many hosts.
+
+    It begins with the plan that it has decided before, else with that of the newest commit, else with the best one by the statistics in the catalog
+    if these have all features and it is better than rows that are spread over the hosts, else with these. Raises :class:`~trainer.errors.ConfigError` for a model without tables.
+    """
+    from trainer.errors import ConfigError
+    from trainer.job.feedback.epoch_prices import EpochPricing
+    from trainer.job.feedback.plan_feedback import PlanFeedback
+    from trainer.planning.topologies import topology_of
+
+    config, features = prepared.config, prepared.layout.features
+    if not (config.deep and features):
+        raise ConfigError("a plan must place embedding tables, and this model has none", where="--plan", value="auto",
+                          next_step='leave --plan out, or give {"deep": true} with --config')  # fmt: skip
+    pricing = EpochPricing(tuple(features), topology_of(f"cpu:{hosts}"), config.rows_of_step(hosts))
+    found = PlanFeedback(files, config.run_dir, pricing, is_possible=partial(_is_possible, prepared, hosts), say=say)
+    if found.has_plan and (found.plan is None or _is_possible(prepared, hosts, found.plan)):
+        return found
+    saved = prepared.saved
+    if saved is not None:
+        stored = saved.partition
+        plan = stored if stored is not None and _is_possible(prepared, hosts, stored) else None
+        found.begin(plan, "commit", saved.number)
+    elif (planned := _planned(warehouse, prepared, pricing)) is not None and _is_possible(prepared, hosts, planned):
+        found.begin(planned, "statistics", 0)
+    else:
+        found.begin(None, "statistics", 0)
+    return found
+
+
+def _is_possible(prepared: PreparedRun, hosts: int, plan: PartitionPlan) -> bool:
+    """Whether so many hosts can hold the tables of a run by a plan."""
+    from trainer.run.weights.run_partition import check_hosts, check_pruned_hosts, check_tables
+
+    if prepared.config.pruning is not None and not plan.has_whole_rows:
+        return False
+    try:
+        check_hosts(plan, hosts)
+        check_tables(plan, prepared.layout, prepared.config)
+        check_pruned_hosts(prepared.layout, prepared.config, prepared.head, hosts, plan)
+    except HeadraceError:
+        return False
+    return True
+
+
+def _planned(warehouse: Warehouse, prepared: PreparedRun, pricing: EpochPricing) -> PartitionPlan | None:
+    """The best plan by the statistics in the catalog; None unless these have all features, and it is better than spreading rows."""
+    from trainer.errors import ConfigError
+    from trainer.job.feedback.replanning import SLACK
+
+    fingerprints = {one.name: one.fingerprint for one in prepared.solution.inputs}
+    with warehouse.catalog.read() as connection:
+        known = statistics_of_inputs(connection, fingerprints)
+    if any(one.name not in known for one in pricing.features):
+        return None
+    facts = pricing.facts(known)
+    try:
+        best = pricing.best(facts)
+    except ConfigError:  # they do not fit into the memory that the cost model gives a host
+        return None
+    # rows that are spread are as fast whatever the data does
+    is_better = pricing.loads(best, facts).step_secs < (1 - SLACK) * pricing.loads(None, facts).step_secs
+    return best if is_better else None

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.examples import scaled
+from trainer.job.feedback.replanning import (
+    MOST_CANDIDATES,
+    SLACK,
+    Candidate,
+    EpochPrices,
+    decide,
+    with_candidate,
+)
+
+_PRICES = st.floats(0.5, 2.0)
+
+
+def epoch(
+    prices: dict[str, float],
+    *,
+    move_secs: float = 10.0,
+    steps: int = 1,
+    step_secs: float | None = None,
+    left: float | None = None,
+) -> EpochPrices:
+    return EpochPrices(steps, step_secs, prices, dict.fromkeys(prices, move_secs), left)
+
+
+def test_a_plan_moves_once_it_would_have_saved_its_move() -> None:
+    candidates: tuple[Candidate, ...] = (Candidate("b"),)
+    moved = []
+    for _ in range(6):
+        found = decide("a", candidates, epoch({"a": 1.0, "b": 0.5}, steps=4, move_secs=5.0))
+        candidates = found.candidates
+        moved.append(found.moves_to)
+        if found.moves_to:
+            break
+    assert moved == [None, None, "b"], "0.48 s a step in epochs of 4 steps are 5.76 s after the third"
+    assert candidates == (Candidate("a"),), "the plan before may come back, and has saved nothing yet"
+
+
+def test_a_gain_within_the_slack_never_moves() -> None:
+    candidates: tuple[Candidate, ...] = (Candidate("b"),)
+    for _ in range(100):
+        found = decide("a", candidates, epoch({"a": 1.0, "b": 1.0 - SLACK}, steps=1000, move_secs=1e-3))
+        candidates = found.candidates
+        assert found.moves_to is None
+    assert candidates[0].saved_secs == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_move_that_what_is_left_cannot_repay_is_not_made() -> None:
+    ready = (Candidate("b", 100.0),)
+    prices = {"a": 1.0, "b": 0.48}
+    assert decide("a", ready, epoch(prices, left=19)).moves_to is None
+    assert decide("a", ready, epoch(prices, left=21)).moves_to == "b"
+
+
+def test_a_plan_that_costs_more_now_is_not_moved_to_whatever_it_has_saved() -> None:
+    assert decide("a", (Candidate("b", 100.0),), epoch({"a": 1.0, "b": 1.1})).moves_to is None
+
+
+def test_savings_are_those_of_steps_as_they_were_measured() -> None:
+    prices = {"a": 2.0, "b": 1.0}
+    slow = epoch(prices, step_secs=30.0).saving_secs("a", "b")
+    assert slow == epoch(prices).saving_secs("a", "b") == pytest.approx(0.96), (
+        "what else a step does is no part of the plan"
+    )
+    assert epoch(prices, step_secs=0.2).saving_secs("a", "b") == pytest.approx(0.096), (
+        "the model says ten times too much"
+    )
+
+
+@settings(max_examples=scaled(200))
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abcd"), _PRICES, min_size=4, max_size=4), max_size=60),
+    st.floats(0.1, 20.0),
+)
+def test_moves_cost_at_most_what_was_lost_before_them(epochs: list[dict[str, float]], move_secs: float) -> None:
+    current, candidates = "a", tuple(map(Candidate, "bcd"))
+    lost = paid = 0.0
+    for prices in epochs:
+        lost += prices[current] - min(prices.values())
+        found = decide(current, candidates, epoch(prices, move_secs=move_secs))
+        candidates = found.candidates
+        if found.moves_to is not None:
+            paid += move_secs
+            assert found.saved_secs >= move_secs
+            current = found.moves_to
+        assert {current, *(one.plan for one in candidates)} == set("abcd")
+        assert paid <= lost + 1e-9
+        assert all(one.saved_secs >= 0 for one in candidates)
+
+
+def _best_cost(prices: list[tuple[float, float]], move_secs: float) -> float:
+    """The cost of the best sequence of two plans, which begins with the first one."""
+    costs = (0.0, move_secs)
+    for own in prices:
+        costs = tuple(min(costs[k], costs[1 - k] + move_secs) + own[k] for k in (0, 1))  # type: ignore[assignment]
+    return min(costs)
+
+
+@settings(max_examples=scaled(300))
+@given(st.lists(st.tuples(_PRICES, _PRICES), min_size=1, max_size=80), st.floats(2.0, 20.0))
+def test_two_plans_cost_at_most_three_times_the_best_sequence(
+    prices: list[tuple[float, float]], move_secs: float
+) -> None:
+    """What both plans cost in an epoch is not counted: it is the hardest case."""
+    current, other, candidates, cost = 0, 1, (Candidate("1"),), 0.0
+    excess = [(one - min(one, two), two - min(one, two)) for one, two in prices]
+    for own, over in zip(prices, excess, strict=True):
+        cost += over[current]
+        named = {str(k): own[k] for k in (0, 1)}
+        found = decide(str(current), candidates, epoch(named, move_secs=move_secs))
+        candidates = found.candidates
+        if found.moves_to is not None:
+            cost += move_secs
+            current, other = other, current
+    most = max(max(pair) for pair in excess)
+    slack = SLACK * sum(map(max, prices))  # what is within the slack is given up
+    ratio = 3 + 2 * most / move_secs  # an epoch ends before the plan can change
+    assert cost <= ratio * _best_cost(excess, move_secs) + 2 * (move_secs + most) + slack + 1e-9
+
+
+@settings(max_examples=scaled(100))
+@given(st.lists(st.dictionaries(st.sampled_from("abcdefgh"), _PRICES, min_size=8, max_size=8), max_size=30))
+def test_candidates_stay_few_and_different(epochs: list[dict[str, float]]) -> None:
+    candidates: tuple[Candidate, ...] = ()
+    for prices in epochs:
+        best = min(prices, key=lambda name: prices[name])
+        after = with_candidate(candidates, best, prices, "a")
+        names = [one.plan for one in after]
+        assert len(names) == len(set(names)) <= MOST_CANDIDATES
+        assert "a" not in names
+        new = set(names) - {one.plan for one in candidates}
+        assert new <= {best}
+        assert all(one.saved_secs == 0 for one in after if one.plan in new)
+        if new:
+            others = {"a", *(one.plan for one in candidates)}
+            assert prices[best] <= (1 - SLACK) * min(prices[name] for name in others)
+        candidates = after
+
+
+def test_a_plan_that_is_better_in_turns_is_left_again() -> None:
+    """A plan that is better in turns is moved to and left again, each time only after its own loss."""
+    current, candidates, moves = "a", (Candidate("b"),), []
+    for at in range(40):
+        prices = {"a": 1.0, "b": 0.5} if at // 10 % 2 == 0 else {"a": 0.5, "b": 1.0}
+        found = decide(current, candidates, epoch(prices, move_secs=2.0))
+        candidates = found.candidates
+        if found.moves_to:
+            moves.append(at)
+            current = found.moves_to
+    assert len(moves) == 4
+    assert all(later - earlier == 10 for earlier, later in pairwise(moves))
