@@ -234,3 +234,21 @@ def test_the_history_of_a_plan_says_why_and_what_it_took(cli, tmp_path):
     assert shown["followed"] == {"run": str(tmp_path), "looks": 12, "moves": 1, "imbalance": 1.004}
     (tmp_path / "plans.json").write_text("{")
     assert "plans.json" in cli("plan", "history", tmp_path, status=3).err
+
+
+def test_the_history_of_a_plan_that_changed_nothing_says_with_what_it_began(cli, tmp_path):
+    for plan, commits, words in (
+        ("a" * 64, 0, "aaaaaaaaaaaa: the best plan by the statistics in the catalog"),
+        ("", 3, "rows spread over all hosts: the statistics in the catalog have no better plan, or not all features"),
+    ):
+        change = PlanChange(plan, "statistics")
+        PlanLog(looked_at=commits, looks=commits, changes=(change,), candidates=(Candidate("b" * 64, 0.0),)).write(
+            tmp_path
+        )
+        shown = " ".join(cli("plan", "history", tmp_path).out.split())
+        assert words in shown
+        assert ("no commit had a sample to look at" in shown) == (not commits)
+        assert "would have saved" not in shown
+        assert " to " not in shown.partition("measured")[2].partition(words[:4])[0], (
+            "nothing moved, and nothing was measured"
+        )

@@ -1,6 +1,12 @@
 """The mutants of a source: each replaces one span of its text by another that means something else.
 
-Left out are annotations, docstrings, assertions and imports for type checkers, whose changes no test can notice.
+Left out is what no test can notice, whether or not one would:
+
+- annotations, docstrings, assertions and imports for type checkers, which do nothing;
+- ``strict=`` of ``zip``, and ``frozen=``, ``slots=`` and ``kw_only=`` of a dataclass: as assertions, they only refuse what correct code, and mypy,
+  do not do;
+- texts of errors: what is raised, and what is made of a class that comes from a module ``errors``;
+- pauses and time limits (``sleep``, ``timeout=``, module constants named ``..._SECS``): no test depends on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -19,6 +25,8 @@ _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "*", ast.BitAnd: "|", ast.BitOr: "&",
     ast.LShift: ">>", ast.RShift: "<<",
 }  # fmt: skip
+#: Keyword arguments that state what is true.
+_STATED = {"strict", "frozen", "slots", "kw_only"}
 _OPPOSITE_CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
@@ -61,11 +69,23 @@ def _is_other_program(mutant: Mutant, source: bytes) -> bool:
     return ast.dump(changed) != ast.dump(ast.parse(source))
 
 
+def _is_time(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id.isupper() and target.id.endswith("_SECS")
+
+
+def _is_pause(node: ast.expr) -> bool:
+    function = node.func if isinstance(node, ast.Call) else None
+    return (isinstance(function, ast.Name) and function.id == "sleep") or (
+        isinstance(function, ast.Attribute) and function.attr == "sleep"
+    )
+
+
 class _Finder(ast.NodeVisitor):
     """Collects the mutants of a module."""
 
     def __init__(self, file: str, source: bytes) -> None:
         self._file, self._source = file, source
+        self._errors: set[str] = set()
         self._starts = [0]
         for line in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -89,7 +109,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         """Only the value: an annotation has no behaviour."""
-        if node.value is not None:
+        if node.value is not None and not _is_time(node.target):
             self.visit(node.value)
 
     def visit_arg(self, node: ast.arg) -> None:
@@ -97,6 +117,27 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Assert(self, node: ast.Assert) -> None:
         """Nothing: it states what is true, for a reader and a type checker."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        """Nothing; what comes from a module ``errors`` is an error."""
+        if (node.module or "").rpartition(".")[2] == "errors":
+            self._errors.update(alias.asname or alias.name for alias in node.names)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        """Not what states what is true, and no time limit."""
+        if node.arg not in _STATED and not (node.arg == "timeout" and isinstance(node.value, ast.Constant)):
+            self.visit(node.value)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """The values but those of constants that are times, of which there may be several in one statement."""
+        for target in node.targets:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=False))
+            for name, value in pairs:
+                if not _is_time(name):
+                    self.visit(value)
+            self.visit(target)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         """The defaults and the body; not the annotation of the result."""
@@ -175,14 +216,16 @@ class _Finder(ast.NodeVisitor):
         """Nothing: the formats of messages."""
 
     def visit_Call(self, node: ast.Call) -> None:
-        """A smallest for a largest, one for all."""
+        """A smallest for a largest, one for all; of an error nothing, whose arguments are its text."""
+        if isinstance(node.func, ast.Name) and node.func.id in self._errors:
+            return
         if isinstance(node.func, ast.Name) and node.func.id in _OPPOSITE_CALLS:
             self._add(node.func, _OPPOSITE_CALLS[node.func.id], "opposite call")
         self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        """A call whose result is not used, left out; a docstring is nothing."""
-        if isinstance(node.value, ast.Constant):
+        """A call whose result is not used, left out; a docstring and a pause are nothing."""
+        if isinstance(node.value, ast.Constant) or _is_pause(node.value):
             return
         if isinstance(node.value, ast.Call):
             self._add(node, "pass", "call left out")

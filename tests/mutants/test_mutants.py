@@ -12,8 +12,9 @@ import pytest
 from tests.conftest import ROOT
 from tests.mutants.__main__ import drawn_mutants, main
 from tests.mutants.candidates import mutants_of
-from tests.mutants.changed_lines import base_revision, changed_lines
+from tests.mutants.changed_lines import base_revision, changed_lines, tracked_files
 from tests.mutants.nearest_tests import NearestTests
+from tests.mutants.trials import Copy
 
 OLD = "def old(a: int) -> bool:\n    return a > 0\n"
 NEW = """
@@ -97,6 +98,17 @@ def replacements(line: str) -> dict[str, str]:
         ("x = f'{a:5}' 'ü'; y = a == b", {"Eq": "x = f'{a:5}' 'ü'; y = a != b"}),
         ("x = b if a else c", {"condition": "x = b if (not (a)) else c"}),
         ("from a import b", {}),
+        ("x = zip(a, b, strict=True)", {}),
+        (
+            "x = dataclass(frozen=True, slots=True, eq=False)",
+            {"bool": "x = dataclass(frozen=True, slots=True, eq=True)"},
+        ),
+        ("time.sleep(0.05)", {}),
+        ("a.wait(timeout=5)", {"call left out": "pass"}),
+        ("a.wait(b, timeout=-c)", {"call left out": "pass", "USub": "a.wait(b, timeout=(c))"}),
+        ("A_SECS, B_BYTES = 2.0, 4", {"int": "A_SECS, B_BYTES = 2.0, 5"}),
+        ("a_secs = A_SECS = 2", {"int": "a_secs = A_SECS = 3"}),
+        ("A_SECS: float = 2", {}),
     ],
 )
 def test_each_kind_of_change(line: str, expected: dict[str, str]) -> None:
@@ -106,6 +118,14 @@ def test_each_kind_of_change(line: str, expected: dict[str, str]) -> None:
 def test_imports_for_type_checkers_and_docstrings_have_no_mutant() -> None:
     source = b'"""Text."""\nif TYPE_CHECKING:\n    x = 1\n'
     assert mutants_of("a.py", source, frozenset(range(1, 10))) == []
+
+
+def test_the_texts_of_an_error_have_no_mutant_wherever_it_is_made() -> None:
+    source = b"from a.errors import Lost\n\ndef f(a):\n    return Lost('text', value=a[:80], where=a or 'none')\n"
+    found = mutants_of("a.py", source, frozenset(range(1, 10)))
+    assert [one.kind for one in found] == ["Return"]
+    other = source.replace(b"a.errors", b"a.others")
+    assert [one.kind for one in mutants_of("a.py", other, frozenset(range(1, 10)))].count("int") == 1
 
 
 def test_only_changed_lines_are_mutated(tree: Path) -> None:
@@ -138,6 +158,26 @@ def test_the_nearest_tests_are_named_after_the_module_or_import_it() -> None:
     assert tests.of("trainer/servers/held_rows.py")
 
 
+def test_a_module_is_tested_by_the_tests_of_modules_that_import_it(tree: Path) -> None:
+    """Step by step: from the tests of those that import it to the tests of those that import these."""
+    (tree / "warehouse" / "deep").mkdir()
+    for name, source in (
+        ("deep/lowest", ""),
+        ("deep/middle", "from warehouse.deep import lowest"),
+        ("numbers", "from warehouse.deep.middle import f"),
+    ):
+        (tree / "warehouse" / f"{name}.py").write_text(source)
+    (tree / "warehouse" / "commands.py").write_text('PLACE = "warehouse.deep.middle"\n')
+    (tree / "tests" / "warehouse" / "test_commands.py").write_text("from warehouse.commands import PLACE\n")
+    expected = ("tests/warehouse/test_commands.py", "tests/warehouse/test_numbers.py")
+    assert NearestTests(tree).of("warehouse/deep/middle.py") == expected
+    assert NearestTests(tree).of("warehouse/deep/lowest.py") == expected
+    (tree / "tests" / "warehouse" / "test_middle.py").write_text("")
+    assert NearestTests(tree).of("warehouse/deep/lowest.py")[0] == "tests/warehouse/test_middle.py", (
+        "named after the module that is nearer"
+    )
+
+
 def test_a_module_without_a_test_is_tested_by_its_folder(tree: Path) -> None:
     (tree / "warehouse" / "lonely.py").write_text("x = 1\n")
     assert NearestTests(tree).of("warehouse/lonely.py") == ("tests/warehouse/test_numbers.py",)
@@ -158,6 +198,42 @@ def test_survivors_are_shown_and_the_tree_is_untouched(tree: Path, capsys: pytes
     last = shown.splitlines()[-1]
     assert ", 3 survived; " in last
     assert "(target: at most 5%); seed 0" in last
+
+
+@pytest.mark.medium
+def test_quick_tests_run_first(tree: Path) -> None:
+    """A mutant that a quick test kills costs no medium test, wherever it stands."""
+    (tree / "tests" / "conftest.py").write_text(
+        'def pytest_configure(config):\n    config.addinivalue_line("markers", "medium: x")\n'
+    )
+    (tree / "tests" / "warehouse" / "test_numbers.py").write_text(
+        "import pathlib\nimport pytest\n\n@pytest.mark.medium\ndef test_medium():\n    pathlib.Path('ran').touch()\n\n"
+        "def test_quick():\n    assert False\n"
+    )
+    copy = Copy(tree, tree / "copy", tracked_files(tree), ("-n", "0"))
+    assert copy.run(("tests/warehouse/test_numbers.py",)).status == 1
+    assert not (tree / "copy" / "ran").exists()
+
+
+@pytest.mark.medium
+def test_a_test_is_run_without_mutants_once(tree: Path) -> None:
+    """After a failure with a mutant it runs alone, unless it has passed before; one that fails anyway is never sound."""
+    (tree / "tests" / "warehouse" / "test_numbers.py").write_text(
+        "import pathlib\nfrom warehouse.numbers import sign\n\ndef test_sign():\n    pathlib.Path('ran').open('a').write('x')\n    assert sign(2) == 1\n\n"
+        "def test_never():\n    assert False\n"
+    )
+    copy, tests = Copy(tree, tree / "copy", tracked_files(tree), ("-n", "0")), ("tests/warehouse/test_numbers.py",)
+    (zero,) = [
+        one
+        for one in drawn_mutants(tree, "HEAD", 99, 0)
+        if one.line == 8 and one.kind == "int" and one.replacement == "2"
+    ]
+    for runs in (2, 3):
+        assert copy.run_mutated(zero, tests).status == 1
+        assert copy.failed_are_sound(tests)
+        assert (tree / "copy" / "ran").read_text() == "x" * runs, "with the mutant, and at the first time without"
+    assert copy.run(tests).status == 1
+    assert not copy.failed_are_sound(tests)
 
 
 @pytest.mark.slow

@@ -216,7 +216,7 @@ class PlanFeedback:
         self._planner.shutdown(cancel_futures=True)
 
     def _apply(self, log: PlanLog, plans: Plans) -> None:
-        is_changed = len(log.changes) > len(self._log.changes) or log.plan != self._log.plan
+        is_changed = log.plan != self._log.plan
         self._take(log, plans)
         if is_changed:
             change = log.changes[-1]

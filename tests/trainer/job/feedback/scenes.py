@@ -8,6 +8,7 @@ import numpy as np
 
 from trainer.job.feedback.epoch_prices import EpochPricing
 from trainer.planning.feature_statistics import FeatureStatistics
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.planning.topologies import topology_of
 from trainer.tables.batches import IdBatch
 from trainer.tables.optimizers import Adagrad
@@ -36,3 +37,11 @@ def sampled(ids: Mapping[str, int], seed: int) -> dict[str, FeatureStatistics]:
 def long_lists(*names: str) -> dict[str, int]:
     """Twenty ids an event for these features, one for all others."""
     return {one.name: 20 if one.name in names else 1 for one in FEATURES}
+
+
+def by_tables(*first: str) -> PartitionPlan:
+    """Whole tables: these on the first host, all others on the second."""
+    return PartitionPlan(2, tuple(
+        TablePlan(one.table.name, one.table.vocabulary_size, one.table.dim, (Slice(0, one.table.dim, (0 if one.name in first else 1,)),))
+        for one in FEATURES
+    ))  # fmt: skip

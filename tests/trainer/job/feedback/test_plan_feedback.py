@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import wait
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.support.mutations import mutated
-from tests.trainer.job.feedback.scenes import FEATURES, PRICING, long_lists, sampled
+from tests.support.processes import PATIENCE_SECS
+from tests.trainer.job.feedback.scenes import FEATURES, PRICING, by_tables, long_lists, sampled
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.job.control.job_files import JobFiles
+from trainer.job.control.messages import Progress
+from trainer.job.feedback import plan_feedback
 from trainer.job.feedback.epoch_prices import EpochPricing
 from trainer.job.feedback.plan_feedback import (
     SPREAD,
@@ -24,19 +32,11 @@ from trainer.job.feedback.plan_feedback import (
 from trainer.job.feedback.plan_log import PlanChange, PlanLog
 from trainer.job.feedback.replanning import MOST_CANDIDATES, Candidate
 from trainer.job.launch.job_spec import FORMAT, JobSpec
-from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+from trainer.planning.plan import PartitionPlan
 from trainer.scheduling.job import JobSettings
-from transforms.errors import StorageError
+from transforms.errors import HeadraceError, StorageError
 
 _STEPS = 200
-
-
-def by_tables(*first: str) -> PartitionPlan:
-    """Whole tables: these on the first host, all others on the second."""
-    return PartitionPlan(2, tuple(
-        TablePlan(one.table.name, one.table.vocabulary_size, one.table.dim, (Slice(0, one.table.dim, (0 if one.name in first else 1,)),))
-        for one in FEATURES
-    ))  # fmt: skip
 
 
 EVEN = by_tables("f0", "f1", "f2")
@@ -93,9 +93,16 @@ def test_a_job_that_ends_soon_does_not_move() -> None:
     assert max(one.saved_secs for one in log.candidates) > PRICING.move_secs(sample), "with no end it pays"
 
 
-def test_a_plan_that_hosts_cannot_hold_is_no_candidate() -> None:
-    _, plans = follow(*begun(EVEN), 1, 3, "f0", "f1", "f2", is_possible=lambda plan: False)
-    assert set(plans) <= {name_of(EVEN), SPREAD}
+def test_the_best_plan_of_a_sample_is_a_candidate_if_hosts_can_hold_it() -> None:
+    log, plans = begun(EVEN)
+    alone = replace(log, candidates=())
+    best = PRICING.best(PRICING.facts(sampled(long_lists("f0", "f1", "f2"), 1)))
+    found, known = follow(alone, plans, 1, 1, "f0", "f1", "f2")
+    assert found.candidates == (Candidate(name_of(best)),), "it has saved nothing yet"
+    assert known == {name_of(EVEN): EVEN, name_of(best): best}
+    found, known = follow(alone, plans, 1, 1, "f0", "f1", "f2", is_possible=lambda plan: plan != best)
+    assert found.candidates == ()
+    assert known == {name_of(EVEN): EVEN}
 
 
 def test_tables_that_do_not_fit_by_the_model_make_no_plan_and_end_nothing() -> None:
@@ -148,6 +155,192 @@ def test_the_plans_of_a_lost_job_folder_are_not_trusted(tmp_path: Path) -> None:
     other = PlanFeedback(JobFiles(tmp_path / "other"), str(tmp_path / "run"), PRICING)
     assert not other.has_plan
     assert other.log.plan == name_of(EVEN)
+
+
+def test_what_a_move_took_is_what_the_next_one_is_expected_to_cost() -> None:
+    """The newest that was measured; before one was, what is assumed."""
+    log, plans = begun(EVEN)
+    log = replace(log, candidates=(Candidate(SPREAD, 1e3),))
+    facts = PRICING.facts({})
+    assumed = pytest.approx(PRICING.move_secs(facts))
+    for pauses, expected in (((None,), assumed), ((3.0, None), 3.0), ((3.0, 0.5), 0.5), ((0.0,), 0.0)):
+        measured = replace(log, changes=tuple(replace(log.changes[0], pause_secs=one) for one in pauses))
+        moved, _ = follow(measured, plans, 12, 1, "f0", "f1", "f2")
+        change = moved.changes[len(pauses)]
+        assert (change.plan, change.commit, change.move_secs) == (SPREAD, 12, expected)
+        assert change.moved_bytes == PRICING.moved_bytes(EVEN, None, facts)
+        assert change.saved_secs > 1e3
+        assert (moved.looked_at, moved.imbalance) == (12, change.new_imbalance)
+
+
+def test_a_candidate_whose_plan_is_not_known_is_dropped() -> None:
+    log, plans = begun(EVEN)
+    log = replace(log, candidates=(*log.candidates, Candidate("f" * 64, 1e9)), looks=3)
+    log, plans = follow(log, plans, 5, 1)
+    assert "f" * 64 not in {one.plan for one in log.candidates}
+    assert (log.looked_at, log.looks, log.plan) == (5, 4, name_of(EVEN))
+
+
+def status(attempt: int, step: int, partition: str) -> Any:
+    member = SimpleNamespace(rank=0, progress=Progress(attempt, step))
+    return SimpleNamespace(attempt=attempt, partition=partition, members=(member,))
+
+
+class Scene:
+    """A job that follows its data, at times that the test gives."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.now, self.said = 0.0, list[str]()
+        self.files = JobFiles(folder)
+        self.files.make()
+        spec_of(self.files)
+        self.run = str(folder)
+        self.feedback = PlanFeedback(
+            self.files, self.run, PRICING, say=self.said.append, clock=lambda: self.now, **options
+        )
+
+    def see(self, at: float, attempt: int, step: int, partition: str) -> None:
+        self.now = at
+        self.feedback.see(status(attempt, step, partition))
+
+    def decide(self, at: float, attempt: int, step: int, partition: str) -> None:
+        """See a job once what was asked for last is decided."""
+        wait([self.feedback._planning])
+        self.see(at, attempt, step, partition)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    found = Scene(tmp_path)
+    yield found
+    found.feedback.close()
+
+
+@pytest.fixture
+def decided(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is asked of the decision about a commit, which is a move to spread rows unless an error is put first."""
+    asked: list[Any] = []
+
+    def after(log: PlanLog, plans: Plans, epoch: CommittedEpoch, *others: object) -> tuple[PlanLog, Plans]:
+        if asked and isinstance(asked[0], HeadraceError):
+            raise asked[0]
+        asked.append((epoch, *others))
+        change = PlanChange(
+            SPREAD, "pays", epoch.commit, step_secs=2.0, new_step_secs=1.0, saved_secs=7.0, move_secs=6.0
+        )
+        return replace(log.with_change(change), looked_at=epoch.commit), {SPREAD: None, name_of(EVEN): EVEN}
+
+    monkeypatch.setattr(plan_feedback, "after_epoch", after)
+    return asked
+
+
+def test_a_commit_moves_the_tables_and_the_move_is_measured(scene: Scene, decided: list[Any]) -> None:
+    feedback, even = scene.feedback, name_of(EVEN)
+    assert not feedback.has_plan
+    feedback.begin(EVEN, "statistics", 0)
+    assert feedback.log == PlanLog(changes=(PlanChange(even, "statistics"),), candidates=(Candidate(SPREAD),))
+    scene.see(10.0, 1, 2, even)
+    scene.see(11.0, 1, 12, even)
+    assert feedback.log.changes[0].new_measured_secs == pytest.approx(0.1)
+    assert feedback.log.changes[0].pause_secs is None, "there was no plan before"
+    feedback.committed(1, 1, {}, 50.0)
+    feedback.committed(2, 1, {}, 40.0)
+    scene.decide(12.0, 1, 22, even)
+    assert [one[0] for one in decided] == [CommittedEpoch(1, {}, 12, pytest.approx(0.1), 50.0)], "one at a time"
+    assert feedback.log.looked_at == 1
+    assert feedback.plan is None
+    assert (
+        feedback.wanted(status(1, 22, even))
+        == JobSpec.read(scene.files).partition
+        == PlanLog.read(scene.run).plan
+        == SPREAD
+    )
+    assert scene.said == [
+        "the tables move after this epoch: by the other plan a step takes 0.50 of the time, 7.0 s were lost, a move costs 6.0 s"
+    ]
+    scene.see(15.0, 2, 1, SPREAD)
+    scene.see(15.5, 2, 3, SPREAD)
+    newest = PlanLog.read(scene.run).changes[-1]
+    assert newest.new_measured_secs == pytest.approx(0.25)
+    assert newest.pause_secs == pytest.approx(15.0 - 12.0 - 0.25)
+    scene.see(30.0, 2, 4, SPREAD)
+    assert feedback.log.changes[-1] == newest, "an attempt is measured once"
+    scene.see(40.0, 3, 1, SPREAD)
+    scene.see(41.0, 3, 2, SPREAD)
+    assert feedback.log.changes[-1] == replace(newest, new_measured_secs=pytest.approx(1.0)), (
+        "by the same plan there was no move"
+    )
+
+
+def test_an_attempt_by_an_earlier_plan_measures_nothing_of_the_newest(scene: Scene) -> None:
+    scene.feedback.begin(None, "commit", 4)
+    before = scene.feedback.log
+    assert before.candidates == ()
+    for step in (1, 9):
+        scene.see(float(step), 1, step, name_of(EVEN))
+    assert scene.feedback.log == before
+
+
+def test_a_look_at_the_job_waits_for_no_decision(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+
+    def after(log: PlanLog, plans: Plans, *others: object) -> tuple[PlanLog, Plans]:
+        assert go_on.wait(PATIENCE_SECS)
+        return replace(log, looked_at=4), plans
+
+    monkeypatch.setattr(plan_feedback, "after_epoch", after)
+    scene.feedback.begin(EVEN, "commit", 3)
+    scene.see(1.0, 1, 5, name_of(EVEN))
+    scene.feedback.committed(4, 1, {}, None)
+    scene.see(2.0, 1, 6, name_of(EVEN))
+    assert scene.feedback.log.looked_at == 0
+    go_on.set()
+    scene.decide(3.0, 1, 7, name_of(EVEN))
+    assert scene.feedback.log.looked_at == 4
+
+
+@pytest.mark.parametrize(("commit", "attempt"), [(3, 1), (2, 1), (4, 2)])
+def test_a_commit_is_looked_at_once_and_only_with_times(
+    scene: Scene, decided: list[Any], commit: int, attempt: int
+) -> None:
+    scene.feedback.begin(EVEN, "commit", 3)
+    scene.feedback._log = replace(scene.feedback.log, looked_at=3)
+    scene.see(1.0, 1, 5, name_of(EVEN))
+    scene.feedback.committed(commit, attempt, {}, None)
+    assert scene.feedback._planning is None
+    assert decided == []
+
+
+def test_a_commit_of_which_nothing_can_be_decided_ends_nothing(scene: Scene, decided: list[Any]) -> None:
+    decided.append(ConfigError("no plan here"))
+    scene.feedback.begin(EVEN, "commit", 3)
+    before = scene.feedback.log
+    scene.see(1.0, 1, 5, name_of(EVEN))
+    scene.feedback.committed(4, 1, {}, None)
+    scene.decide(2.0, 1, 5, name_of(EVEN))
+    assert scene.said == ["the plan of the tables was not looked at, training goes on: no plan here"]
+    assert scene.feedback.log == before
+    del decided[:]
+    scene.feedback.committed(4, 1, {}, None)
+    scene.decide(3.0, 1, 5, name_of(EVEN))
+    assert scene.feedback.log.plan == SPREAD, "the next one is looked at"
+
+
+def test_after_the_end_nothing_is_looked_at(scene: Scene) -> None:
+    scene.feedback.begin(EVEN, "commit", 3)
+    scene.see(1.0, 1, 5, name_of(EVEN))
+    scene.feedback.close()
+    with pytest.raises(RuntimeError):
+        scene.feedback.committed(4, 1, {}, None)
+
+
+def test_a_plan_that_does_not_change_is_not_announced(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.feedback.begin(EVEN, "commit", 3)
+    monkeypatch.setattr(JobSpec, "write", None)  # the document of the job stays
+    log, plans = follow(scene.feedback.log, {SPREAD: None, name_of(EVEN): EVEN}, 4, 1)
+    scene.feedback._apply(log, plans)
+    assert scene.said == []
+    assert PlanLog.read(scene.run) == log
 
 
 def test_damaged_logs_give_one_error(tmp_path: Path) -> None:

@@ -156,3 +156,59 @@ def test_a_plan_that_is_better_in_turns_is_left_again() -> None:
             current = found.moves_to
     assert len(moves) == 4
     assert all(later - earlier == 10 for earlier, later in pairwise(moves))
+
+
+def test_a_plan_pays_from_the_moment_at_which_it_has_saved_its_move() -> None:
+    """Not before, and also when what is left saves exactly as much; never while it saves nothing."""
+    exact = {"a": 1.0, "b": 0.98 - 0.5}
+    assert decide("a", (Candidate("b", 9.0),), epoch(exact, steps=2, left=20)).moves_to == "b"
+    assert decide("a", (Candidate("b", 9.0),), epoch(exact, steps=2)).saved_secs == 10.0
+    stays = decide("a", (Candidate("b", 8.0),), epoch(exact, steps=3))
+    assert (stays.moves_to, stays.saved_secs, stays.candidates) == (None, 0.0, (Candidate("b", 9.5),))
+    assert decide("a", (Candidate("b", 50.0),), epoch({"a": 1.0, "b": 1 - SLACK})).moves_to is None
+
+
+@given(_PRICES, _PRICES, st.none() | _PRICES, st.floats(1e-3, 1e3))
+def test_savings_are_in_the_unit_of_the_prices(
+    price: float, other: float, step_secs: float | None, unit: float
+) -> None:
+    one = epoch({"a": price, "b": other}, step_secs=step_secs).saving_secs("a", "b")
+    scaled_secs = None if step_secs is None else unit * step_secs
+    many = epoch({"a": unit * price, "b": unit * other}, step_secs=scaled_secs).saving_secs("a", "b")
+    assert many == pytest.approx(unit * one, rel=1e-6, abs=1e-9 * unit)
+
+
+def test_a_plan_in_force_that_costs_nothing_saves_nothing() -> None:
+    assert epoch({"a": 0.0, "b": 0.0}, step_secs=1.0).saving_secs("a", "b") == 0.0
+    assert epoch({"a": 0.0, "b": 0.5}, step_secs=1.0).saving_secs("a", "b") == -0.5
+
+
+def test_of_several_plans_that_pay_the_one_with_most_left_after_its_move_is_taken() -> None:
+    prices, candidates = (
+        {"a": 1.0, "b": 0.5, "c": 0.4, "d": 2.0},
+        (Candidate("b", 20.0), Candidate("c", 30.0), Candidate("d", 7.0)),
+    )
+    costs = {"b": 5.0, "c": 18.0, "d": 1.0}
+    found = decide("a", candidates, EpochPrices(1, None, prices, costs))
+    assert (found.moves_to, found.saved_secs) == ("b", pytest.approx(20.48)), "15 s and 12 s are left"
+    assert found.candidates == (Candidate("a"), Candidate("c"), Candidate("d")), "all begin to collect again"
+    alike = (Candidate("b", 20.0), Candidate("c", 20.0))
+    for order in (alike, alike[::-1]):
+        assert decide("a", order, epoch({"a": 1.0, "b": 0.5, "c": 0.5})).moves_to == "c", "by name where they are alike"
+
+
+def test_a_new_plan_takes_the_place_of_the_one_that_has_saved_least() -> None:
+    prices = dict(zip("abcdef", (1.0, 0.9, 0.8, 0.8, 0.95, 0.5), strict=True))
+    full = (Candidate("b", 3.0), Candidate("c", 1.0), Candidate("d", 1.0), Candidate("e", 2.0))
+    kept = with_candidate(full, "f", prices, "a")
+    assert kept == (Candidate("b", 3.0), Candidate("e", 2.0), Candidate("c", 1.0), Candidate("f")), (
+        "of c and d the first by name"
+    )
+    dearer = {**prices, "c": 0.85}
+    assert with_candidate(full, "f", dearer, "a")[2] == Candidate("d", 1.0), "of c and d the cheaper one"
+    assert with_candidate((), "f", {"a": 1.0, "f": 1 - SLACK}, "a") == (Candidate("f"),)
+    assert with_candidate((), "f", {"a": 1.0, "f": 0.99}, "a") == ()
+    assert with_candidate(full[:1], "f", {"a": 1.0, "b": 0.5, "f": 0.495}, "a") == full[:1], (
+        "better than all by the slack"
+    )
+    assert with_candidate(full[:1], "b", {"a": 1.0, "b": 0.5}, "a") == full[:1]

@@ -43,12 +43,14 @@ def newer_events(*, are_labelled):
     return data
 
 
-def score(run, data, hosts, solution=None):
+def score(run, data, hosts, solution=None, on_progress=None):
+    """``on_progress``: called with each progress of the first host."""
+
     def work(channels):
         shared = ScoringChannels(channels.tables, channels.steps)
-        return score_together(
-            str(run), (solution or (lambda rank: data.solution))(channels.steps.rank), data.read, shared
-        )
+        rank = channels.steps.rank
+        options = {} if on_progress is None or rank else {"progress": on_progress}
+        return score_together(str(run), (solution or (lambda rank: data.solution))(rank), data.read, shared, **options)
 
     return on_channels(hosts, work)
 
@@ -87,10 +89,25 @@ def test_more_hosts_than_events_score_all_of_them(tmp_path):
     data = Synthetic(1, 60)
     train(data.solution, data.read, config(tmp_path, batch_rows=32, dim=4))
     few = Synthetic(1, 2, first=4)
-    found = score(tmp_path, few, 4)
+    shown = []
+    found = score(tmp_path, few, 4, on_progress=lambda *given: shown.append(given))
     events = sum(one.num_rows for one in few.tables.values())
+    assert shown == [(0, events)]
     assert [one.own_events for one in found] == [0, 0, 0, events]
     assert len(found[0].events.labels) == events < 32
+
+
+@pytest.mark.medium
+def test_the_progress_counts_the_events_of_all_hosts(tmp_path):
+    data = Synthetic(1, 60)
+    train(data.solution, data.read, config(tmp_path, batch_rows=16, deep=False, linear=True))
+    newer, shown = Synthetic(1, 60, first=4), []
+    score(tmp_path, newer, 2, on_progress=lambda *given: shown.append(given))
+    stored = sum(one.num_rows for one in newer.tables.values())
+    steps = -(-stored // 32)
+    assert shown == [(32 * step, stored) for step in range(steps)], (
+        "those of the batches before the ones that are scored"
+    )
 
 
 @pytest.mark.medium

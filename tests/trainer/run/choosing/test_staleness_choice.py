@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from tests.trainer.synthetic import Synthetic
 from tests.trainer.tables.test_engine import batch_of
 from trainer.errors import ConfigError
-from trainer.run.choosing.choose import choose_config
+from trainer.run.choosing.choose import _staleness, choose_config
 from trainer.run.choosing.staleness_choice import (
     DEFAULT_BOUND,
     MOST_CHOSEN,
@@ -99,10 +101,23 @@ def test_a_run_chooses_its_staleness_and_says_why(tmp_path):
 
 
 @pytest.mark.parametrize("given", [{}, {"missed": 1}, {"missed_row_updates": -1}, {"missed_row_updates": np.nan},
+                                   {"missed_row_updates": np.inf}, {"missed_row_updates": "1"}, {"missed_row_updates": None},
                                    {"missed_row_updates": True}, {"missed_row_updates": 1, "most": 2}])  # fmt: skip
 def test_what_is_no_bound_is_refused(given):
     with pytest.raises(ConfigError, match="staleness must be a number of steps, or a bound"):
         staleness_bound(given)
-    assert staleness_bound(3) is None
-    assert staleness_bound(None) is None
-    assert staleness_bound("auto") == DEFAULT_BOUND
+
+
+def test_a_bound_is_a_number_and_a_number_of_steps_is_none():
+    assert [staleness_bound(given) for given in (3, None, 0.5, "none")] == [None] * 4
+    assert staleness_bound("auto") == DEFAULT_BOUND == 1.0, "as docs/embedding.md says"
+    for bound in (0, 2, 0.5):
+        found = staleness_bound({"missed_row_updates": bound})
+        assert (found, type(found)) == (bound, float)
+
+
+def test_without_rows_to_look_up_no_step_is_late():
+    assert _staleness(None, (), SimpleNamespace(features=()), 1, 1.0, 8) == (
+        0,
+        "no input has ids: there are no rows to look up",
+    )
