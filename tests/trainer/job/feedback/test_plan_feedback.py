@@ -59,6 +59,7 @@ def follow(
     return log, plans
 
 
+@pytest.mark.medium
 def test_a_drift_that_makes_one_host_busy_moves_the_tables_once() -> None:
     log, plans = follow(*begun(EVEN), 1, 4, "f0", "f3")
     assert [one.reason for one in log.changes] == ["commit"], "both hosts are as busy: nothing moves"
@@ -118,6 +119,7 @@ def spec_of(files: JobFiles) -> None:
     JobSpec(FORMAT, "job", JobSettings(hosts=2), None, "home").write(files)
 
 
+@pytest.mark.medium
 def test_what_was_decided_is_there_after_any_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ended before each write in turn: what is begun again has the plan before or the new one, and all that it needs of it."""
     writes = (JobFiles, "put_document"), (PlanLog, "write"), (JobSpec, "write")
@@ -343,6 +345,7 @@ def test_a_plan_that_does_not_change_is_not_announced(scene: Scene, monkeypatch:
     assert PlanLog.read(scene.run) == log
 
 
+@pytest.mark.medium
 def test_damaged_logs_give_one_error(tmp_path: Path) -> None:
     log, _ = follow(*begun(EVEN), 1, 12, "f0", "f1", "f2")
     log.with_measured(0.05, 2.5).write(tmp_path)
