@@ -31,7 +31,8 @@ from trainer.job.control.controller_client import ControllerClient, is_away, is_
 from trainer.job.control.job_files import JobFiles
 from trainer.job.feedback.plan_log import PlanLog
 from trainer.job.launch.job_spec import JobSpec
-from trainer.planning.plan import PartitionPlan
+from trainer.planning.loads import loads_of
+from trainer.planning.plan import PartitionPlan, cyclic_plan
 from trainer.planning.plan_document import plan_bytes
 from trainer.planning.planner import make_plan
 from trainer.planning.topologies import topology_of
@@ -186,6 +187,18 @@ def _print_moves(run: Path) -> None:
               f" {one.new_imbalance:.2f}, {one.saved_secs:.1f} s lost, {one.move_secs:.1f} s expected for the move, {pause} taken")  # fmt: skip
 
 
+def _print_prices(first: PartitionPlan, second: PartitionPlan, after: Sequence[str]) -> None:
+    """Print what the cost model says of a step after the change."""
+    later, topology = facts(after), topology_of(f"cpu:{_HOSTS}")
+    spread = cyclic_plan([(one.name, one.rows, one.columns) for one in later], _HOSTS)
+    print("tables of a step after the change, by the cost model:")
+    for name, plan in (("plan A", first), ("the best plan", second), ("rows spread", spread)):
+        loads = loads_of(plan, later, topology, _BATCH)
+        print(
+            f"  {name:<14}{loads.step_secs * 1e3:>6.1f} ms, the busiest host has {loads.imbalance:.2f} of the mean load"
+        )
+
+
 def main() -> None:
     """Print the seconds of a step by hour, and the ratios after the change."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -202,6 +215,7 @@ def main() -> None:
     plan_a = make_plan(facts(before), topology, _BATCH).plan
     after = [one.name for one in plan_a.tables if one.slices[0].cores[0] == 0]
     plan_b = make_plan(facts(after), topology, _BATCH).plan
+    _print_prices(plan_a, plan_b, after)
     with tempfile.TemporaryDirectory(prefix="headrace-feedback-") as name:
         folder = Path(name)
         files = [plan_file(folder, kind, plan) for kind, plan in (("a", plan_a), ("b", plan_b))]
