@@ -32,8 +32,8 @@ def planned(submitted, tmp_path):
         (("--hosts", 3), "a plan must have a core for each host of the job", "headrace plan make MODEL --topology cpu:3"),
         (("--hosts", 2, "--least-hosts", 1), "a plan must have a core for each host of the job", "leave --least-hosts out"),
         (("--follow",), "a plan must have a core for each host of the job", "or --hosts 2"),
-        (("--launcher", "gke", "--hosts", 3, "--run-dir", "gs://b/r", "--images", "i", "--version", 1), "a plan must have a core for each host of the job", "--topology cpu:3"),
-        (("--launcher", "gke", "--servers", 3, "--run-dir", "gs://b/r", "--images", "i", "--version", 1), "a plan must have a core for each server", "--topology ps:3"),
+        (("--launcher", "gke", "--hosts", 3, "--readers", 1, "--run-dir", "gs://b/r", "--images", "i", "--version", 1), "a plan must have a core for each host of the job", "--topology cpu:3"),
+        (("--launcher", "gke", "--servers", 3, "--readers", 1, "--run-dir", "gs://b/r", "--images", "i", "--version", 1), "a plan must have a core for each server", "--topology ps:3"),
         (("--launcher", "tpu-vm", "--topology", "v5p:2x2x1", "--zone", "us-east5-a", "--run-dir", "gs://b/r", "--images", "i", "--version", 1), "this option needs a job on one machine", "leave it out"),
     ],
 )  # fmt: skip
