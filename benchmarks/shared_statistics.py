@@ -78,7 +78,7 @@ def sample(table: TableFacts, traffic: Traffic, events: int, seed: int) -> Featu
 
 def planned_by(table: TableFacts, found: FeatureStatistics) -> TableFacts:
     """The table with these statistics."""
-    return replace(table, features=(FeatureLoad(table.name, found.mean_valency, found.frequencies),))
+    return replace(table, features=(FeatureLoad.sampled(table.name, found),))
 
 
 def profiles(tables: Sequence[TableFacts], share: float) -> tuple[list[TableFacts], list[TableFacts]]:

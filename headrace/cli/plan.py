@@ -314,9 +314,7 @@ def tables_of_model(
         if found is not None and found[1].frequencies.rows == feature.table.vocabulary_size:
             source, of_feature = found
             statistics[feature.name] = of_feature
-            loads[feature.name] = FeatureLoad(
-                feature.name, of_feature.mean_valency, of_feature.frequencies, sample=of_feature.sample
-            )
+            loads[feature.name] = FeatureLoad.sampled(feature.name, of_feature)
             sources[feature.table.name] = f"{_sampled_text(of_feature)} {source}"
     single = {one.name for one in stored if isinstance(one.component.type, Dense)}
     similar = [load for name, load in loads.items() if name not in single] or list(loads.values())

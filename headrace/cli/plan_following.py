@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 def plan_feedback(warehouse: Warehouse, prepared: PreparedRun, files: JobFiles, hosts: int) -> PlanFeedback:
     """What changes the plan of a run's tables on so many hosts.
 
-    It begins with the plan that it has decided before, else with that of the newest commit, else with the best one by the statistics in the catalog
-    if these have all features and it is better than rows that are spread over the hosts, else with these. Raises :class:`~trainer.errors.ConfigError` for a model without tables.
+    It goes on with the plan that it has decided before, if the newest commit is by that plan or the one before, else begins with that of the newest commit.
+    A new run begins with the best plan by the statistics in the catalog, if these have all features and it is better than rows that are spread over the
+    hosts. Rows are spread where hosts cannot hold the tables by the plan. Raises :class:`~trainer.errors.ConfigError` for a model without tables.
     """
     from trainer.errors import ConfigError
     from trainer.job.feedback.epoch_prices import EpochPricing
@@ -35,17 +36,21 @@ def plan_feedback(warehouse: Warehouse, prepared: PreparedRun, files: JobFiles, 
                           next_step='leave --plan out, or give {"deep": true} with --config')  # fmt: skip
     pricing = EpochPricing(tuple(features), topology_of(f"cpu:{hosts}"), config.rows_of_step(hosts))
     found = PlanFeedback(files, config.run_dir, pricing, is_possible=partial(_is_possible, prepared, hosts), say=say)
-    if found.has_plan and (found.plan is None or _is_possible(prepared, hosts, found.plan)):
-        return found
-    saved = prepared.saved
-    if saved is not None:
+    saved, stored = prepared.saved, None
+    if saved is not None and saved.partition is not None and saved.partition.tables:
         stored = saved.partition
-        plan = stored if stored is not None and _is_possible(prepared, hosts, stored) else None
-        found.begin(plan, "commit", saved.number)
-    elif (planned := _planned(warehouse, prepared, pricing)) is not None and _is_possible(prepared, hosts, planned):
-        found.begin(planned, "statistics", 0)
+    is_own = found.has_plan and (saved is None or found.has_trained(stored))
+    if is_own and (found.plan is None or _is_possible(prepared, hosts, found.plan)):
+        return found
+    if saved is None:
+        planned = _planned(warehouse, prepared, pricing)
+        found.begin(
+            planned if planned is not None and _is_possible(prepared, hosts, planned) else None, "statistics", 0
+        )
+    elif stored is None or _is_possible(prepared, hosts, stored):
+        found.begin(stored, "commit", saved.number)
     else:
-        found.begin(None, "statistics", 0)
+        found.begin(None, "hosts", saved.number)
     return found
 
 
@@ -66,7 +71,6 @@ def _is_possible(prepared: PreparedRun, hosts: int, plan: PartitionPlan) -> bool
 
 def _planned(warehouse: Warehouse, prepared: PreparedRun, pricing: EpochPricing) -> PartitionPlan | None:
     """The best plan by the statistics in the catalog; None unless these have all features, and it is better than spreading rows."""
-    from trainer.errors import ConfigError
     from trainer.job.feedback.replanning import SLACK
 
     fingerprints = {one.name: one.fingerprint for one in prepared.solution.inputs}
@@ -75,9 +79,7 @@ def _planned(warehouse: Warehouse, prepared: PreparedRun, pricing: EpochPricing)
     if any(one.name not in known for one in pricing.features):
         return None
     facts = pricing.facts(known)
-    try:
-        best = pricing.best(facts)
-    except ConfigError:  # they do not fit into the memory that the cost model gives a host
+    if (best := pricing.best(facts)) is None:
         return None
     # rows that are spread are as fast whatever the data does
     is_better = pricing.loads(best, facts).step_secs < (1 - SLACK) * pricing.loads(None, facts).step_secs

@@ -42,8 +42,8 @@ class FollowedPlanRow:
         if not self.looks:
             return "follows the data; no commit had a sample to look at"
         return (
-            f"follows the data: {many(self.moves, 'move')} by {many(self.looks, 'commit')}, the busiest host has {self.imbalance:.2f} "
-            f"of the mean load: headrace plan history {self.run}"
+            f"follows the data: {many(self.moves, 'move')} by the samples of {many(self.looks, 'commit')}, the busiest host has "
+            f"{self.imbalance:.2f} times the mean load: headrace plan history {self.run}"
         )
 
 
@@ -116,6 +116,8 @@ def _reason(one: PlanChange) -> str:
         if one.plan:
             return "the best plan by the statistics in the catalog"
         return "the statistics in the catalog have no better plan, or not all features"
+    if one.reason == "hosts":
+        return f"these hosts cannot hold the tables by the plan of commit {count_text(one.commit)}, from which the run went on"
     if one.reason == "commit":
         return f"that of commit {count_text(one.commit)}, from which the run went on"
     return (

@@ -83,7 +83,22 @@ def test_a_run_goes_on_with_the_plan_of_its_commit_if_hosts_can_hold_it(begin, r
     ):
         run.config.run_dir = str(tmp_path / str(number))
         run.saved = SimpleNamespace(partition=stored, number=7)
-        assert newest(begin(statistics=EVEN, **options)) == (name_of(plan), "commit", 7)
+        reason = "commit" if plan is stored else "hosts"
+        assert newest(begin(statistics=EVEN, **options)) == (name_of(plan), reason, 7)
+
+
+def test_a_log_is_left_where_the_run_was_trained_by_another_plan_since(begin, run):
+    """Such as by ``--plan FILE``, or by rows that are spread; what was changed before stays in it."""
+    begin(statistics=EVEN)
+    run.saved = SimpleNamespace(partition=EVEN, number=3)
+    assert len(begin().log.changes) == 1, "the run's own plan"
+    run.saved = SimpleNamespace(partition=UNEVEN, number=9)
+    other = begin()
+    assert [one.reason for one in other.log.changes] == ["statistics", "commit"]
+    assert newest(other) == (name_of(UNEVEN), "commit", 9)
+    assert other.log.looked_at == 9
+    run.saved = SimpleNamespace(partition=EVEN, number=9)
+    assert begin().log == other.log, "the tables had not moved to the newest plan yet"
 
 
 def test_a_plan_that_was_decided_before_is_left_where_hosts_cannot_hold_it(begin):
@@ -156,9 +171,7 @@ def test_the_statistics_have_a_plan_if_it_is_better_than_spreading_rows(run, mon
             self._share = share
 
         def best(self, facts):
-            if self._share is None:
-                raise ConfigError("the tables do not fit")
-            return EVEN
+            return None if self._share is None else EVEN
 
         def loads(self, plan, facts):
             return SimpleNamespace(step_secs=spread if plan is None else spread * self._share)

@@ -224,13 +224,13 @@ def test_the_history_of_a_plan_says_why_and_what_it_took(cli, tmp_path):
     PlanLog(
         looked_at=14,
         looks=12,
-        changes=(kept, moved),
+        changes=(kept, moved, PlanChange("", "hosts", 20)),
         candidates=(Candidate("", 1.5), Candidate("a" * 64)),
         imbalance=1.004,
     ).write(tmp_path)
     check_golden("plan_history", cli("plan", "history", tmp_path).out.replace(str(tmp_path), "RUN"))
     shown = cli("plan", "history", tmp_path, "--json").json
-    assert [one["reason"] for one in shown["changes"]] == ["commit", "pays"]
+    assert [one["reason"] for one in shown["changes"]] == ["commit", "pays", "hosts"]
     assert shown["followed"] == {"run": str(tmp_path), "looks": 12, "moves": 1, "imbalance": 1.004}
     (tmp_path / "plans.json").write_text("{")
     assert "plans.json" in cli("plan", "history", tmp_path, status=3).err

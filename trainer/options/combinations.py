@@ -29,6 +29,7 @@ class Setup:
         tpu: whether a slice trains: the whole model, or with ``servers`` its dense part.
         least_servers: whether training may go on while some servers are away.
         least_hosts: whether a job may go on while some hosts are away.
+        spares: whether the job has parameter servers without tables, for those with a preemption notice.
         moves: whether tables are moved to other servers while the run trains.
         hot: whether the hot rows of tables on servers are in the memory of the process that trains.
         rounded: whether rows and gradients are rounded on their way between hosts, or to and from servers.
@@ -46,6 +47,7 @@ class Setup:
     tpu: bool = False
     least_servers: bool = False
     least_hosts: bool = False
+    spares: bool = False
     moves: bool = False
     hot: bool = False
     rounded: bool = False
@@ -165,6 +167,10 @@ REFUSALS = (
     Refusal((_MOVE, "hot_rows"), lambda one: one.hot and one.moves,
             "tables of a training with hot rows must stay on their servers while it runs",
             "a move copies what servers have, where hot rows are as they were when they became hot",
+            _END_FIRST),
+    Refusal((_MOVE, "spare_servers"), lambda one: one.spares and one.moves,
+            "the tables of a job with spare servers must stay on its servers while it runs",
+            "a spare stands by for the servers that the job began with: others would have none",
             _END_FIRST),
 )  # fmt: skip
 

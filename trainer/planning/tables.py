@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from trainer.errors import ConfigError
+from trainer.planning.feature_statistics import FeatureStatistics
 from trainer.planning.row_frequencies import RowFrequencies
 from trainer.planning.row_sample import RowSample
 
@@ -32,6 +33,11 @@ class FeatureLoad:
     frequencies: RowFrequencies
     is_assumed: bool = False
     sample: RowSample | None = None
+
+    @staticmethod
+    def sampled(name: str, found: FeatureStatistics) -> FeatureLoad:
+        """What a sample says of a feature."""
+        return FeatureLoad(name, found.mean_valency, found.frequencies, sample=found.sample)
 
     @staticmethod
     def assumed(name: str, rows: int, known: Sequence[FeatureLoad], *, has_one_id: bool) -> FeatureLoad:

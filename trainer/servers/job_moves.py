@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from trainer.errors import ServerLost, TornCheckpoint
+from trainer.options.combinations import Setup, place_of, refusal_of
 from trainer.options.document_field import DocumentField
 from trainer.planning.plan_document import plan_at, plan_members
 from trainer.servers.move_checks import check_movable, check_request, taken_over
@@ -45,11 +46,20 @@ class JobMoves:
     Args:
         servers: those that the job was started with.
         files: of requests, and of what is said of them; None: tables are not moved, as for a run in a bucket.
+        has_spares: whether the job has spare servers: requests are refused.
         clock: seconds since 1970.
     """
 
-    def __init__(self, servers: RunServers, files: MoveFiles | None, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        servers: RunServers,
+        files: MoveFiles | None,
+        *,
+        has_spares: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.servers, self._given, self._files, self._clock = servers, servers, files, clock
+        self._has_spares = has_spares
         self._training, self._context, self._is_open = new_id(), ExitStack(), False
         self._request: MoveRequest | None = None
 
@@ -107,7 +117,7 @@ class JobMoves:
 
     def _take(self, engine: ServedEngine | None, check: Callable[[], None]) -> RunServers | None:
         """The servers of a request that can be met. Another one is reported."""
-        if self._files is None or not self._open(self._files) or engine is None:
+        if self._files is None or not self._open(self._files) or (engine is None and not self._has_spares):
             return None  # without an engine the next attempt takes the request
         try:
             self._request = self._files.take_request()
@@ -117,6 +127,11 @@ class JobMoves:
         if self._request is None:
             return None
         try:
+            if (found := refusal_of(Setup(servers=True, moves=True, spares=self._has_spares))) is not None:
+                raise InputError(
+                    found.what, where=place_of(found), value=str(self._request.count), next_step=found.next_step
+                )
+            assert engine is not None, "only spares are refused without an engine"
             return self._target(self._request, engine, check)
         except HeadraceError as error:
             self.failed(error)

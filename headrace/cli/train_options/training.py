@@ -83,6 +83,7 @@ class TrainOptions:
             hashed=bool(options.get("hashed")), pruned=options.get("pruning") is not None, hosts=self.hosts.most_hosts,
             servers=bool(self.servers.servers), workers=bool(self.servers.embedding_workers), plan=bool(self.hosts.plan),
             plan_follows_data=self.hosts.plan_follows_data,
+            spares=bool(self.servers.spare_servers),
             towers=bool(self.hosts.towers), tpu=self.tpu.of_training(options) is not None, least_servers=bool(self.servers.least_servers),
             least_hosts=0 < self.hosts.least_hosts < self.hosts.most_hosts, hot=options.get("hot_rows") is not None,
             rounded=self.servers.wire_values not in ("", "float32"),

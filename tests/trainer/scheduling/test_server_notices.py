@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.trainer.scheduling.test_advance import NAN, Scene, host
+from tests.trainer.scheduling.test_advance import NAN, host
+from tests.trainer.scheduling.watched_scene import Watched
 from trainer.scheduling.current_orders import orders_for
 from trainer.scheduling.events import (
     Failed,
@@ -31,45 +32,29 @@ def server(n: int) -> Role:
     return Role(RoleKind.SERVER, f"s{n}")
 
 
-class Served(Scene):
+class Served(Watched):
     """A job whose tables are on servers, which have joined it."""
 
-    def __init__(self, there: int = 2, hosts: int = 1, **settings: object) -> None:
-        super().__init__(hosts, **settings)  # type: ignore[arg-type]
-        self.join(*(server(n) for n in range(there)))
-
-    def notice(self, *numbers: int, grace_secs: float = 30.0) -> None:
-        for n in numbers:
-            self.do(Notice(self.now, grace_secs, server(n)))
-
-    def of_server(self, n: int) -> list[object]:
-        return list(orders_for(self.job, server(n), self.number(server(n))))
-
-    def leave(self, n: int) -> None:
-        self.do(Left(self.now, server(n), self.number(server(n))))
+    kind = RoleKind.SERVER
 
     def fail_host(self, error: ErrorDocument, n: int = 0) -> None:
         self.do(Failed(self.now, host(n), self.number(host(n)), self.job.attempt, error))
-
-    def commit_early(self, unit: int) -> None:
-        self.place(*[unit] * len(self.job.hosts))
-        self.commit()
 
 
 def test_an_epoch_ends_early_and_the_job_waits_for_the_server() -> None:
     scene = Served()
     scene.notice(1)
     assert scene.state is JobState.ENDING
-    assert scene.of_server(1) == []
+    assert scene.orders_of(1) == []
     scene.place(4)
     scene.drain()
     assert scene.state is JobState.COMMITTING
-    assert scene.of_server(1) == [], "the rows of the commit are being read"
+    assert scene.orders_of(1) == [], "the rows of the commit are being read"
     scene.write()
     scene.publish()
     assert scene.state is JobState.AWAY
-    assert scene.of_server(1) == [Leave("preemption notice")]
-    assert scene.of_server(0) == []
+    assert scene.orders_of(1) == [Leave("preemption notice")]
+    assert scene.orders_of(0) == []
     assert orders_for(scene.job, host(0), 1) == (GiveUp(1),), "the host keeps nothing"
     scene.leave(1)
     scene.pass_secs(500, host(0), Role(RoleKind.READER, "r0"), server(0))
@@ -120,7 +105,7 @@ def test_both_servers_at_once_are_one_early_end() -> None:
     scene.notice(0, 1)
     scene.commit_early(4)
     assert scene.state is JobState.AWAY
-    assert scene.of_server(0) == scene.of_server(1) == [Leave("preemption notice")]
+    assert scene.orders_of(0) == scene.orders_of(1) == [Leave("preemption notice")]
     scene.join(server(0))
     assert scene.state is JobState.AWAY
     scene.join(server(1))
@@ -137,15 +122,15 @@ def test_a_notice_while_a_commit_is_written_waits_for_both_commits() -> None:
     scene.drain()
     assert scene.state is JobState.COMMITTING
     scene.write()
-    assert scene.of_server(1) == []
+    assert scene.orders_of(1) == []
     scene.publish()
     assert scene.job.pending is not None
     assert scene.job.pending.commit == Commit(2, 2, 44)
     scene.write()
-    assert scene.of_server(1) == [], "its notice is for the epoch, too"
+    assert scene.orders_of(1) == [], "its notice is for the epoch, too"
     scene.publish()
     assert scene.state is JobState.AWAY
-    assert scene.of_server(1) == [Leave("preemption notice")]
+    assert scene.orders_of(1) == [Leave("preemption notice")]
 
 
 def test_a_server_that_leaves_while_an_earlier_commit_is_read_stays_until_it_is_read() -> None:
@@ -156,9 +141,9 @@ def test_a_server_that_leaves_while_an_earlier_commit_is_read_stays_until_it_is_
     assert scene.state is JobState.RESTARTING
     scene.notice(1)
     assert orders_for(scene.job, host(0), 1)[0] == WritePart(1, 0, 40)
-    assert scene.of_server(1) == []
+    assert scene.orders_of(1) == []
     scene.write()
-    assert scene.of_server(1) == [Leave("preemption notice")]
+    assert scene.orders_of(1) == [Leave("preemption notice")]
 
 
 def test_a_notice_before_the_first_attempt_is_waited_out() -> None:
@@ -167,7 +152,7 @@ def test_a_notice_before_the_first_attempt_is_waited_out() -> None:
     scene.pass_secs(5)
     scene.notice(0)
     assert scene.state is JobState.AWAY
-    assert scene.of_server(0) == [Leave("preemption notice")]
+    assert scene.orders_of(0) == [Leave("preemption notice")]
     scene.join(host(1))
     assert scene.state is JobState.AWAY
     scene.leave(0)
@@ -223,7 +208,7 @@ def test_the_epoch_is_given_up_at_the_end_of_the_grace_period() -> None:
     scene.notice(1, grace_secs=10.0)
     scene.pass_secs(9)
     assert scene.state is JobState.AWAY
-    assert scene.of_server(1) == [Leave("preemption notice")]
+    assert scene.orders_of(1) == [Leave("preemption notice")]
     assert scene.job.commit == Commit()
 
 
@@ -243,7 +228,7 @@ def test_an_unused_server_leaves_at_once() -> None:
     scene.join(server(1))
     scene.notice(1)
     assert scene.state is JobState.TRAINING
-    assert scene.of_server(1) == [Leave("preemption notice")]
+    assert scene.orders_of(1) == [Leave("preemption notice")]
     scene.commit()
     assert scene.state is JobState.DONE
 
@@ -254,16 +239,16 @@ def test_a_notice_for_the_whole_job_leaves_its_servers() -> None:
     scene.commit_early(4)
     assert scene.state is JobState.AWAY
     assert scene.job.away == {host(0)}
-    assert scene.of_server(0) == []
+    assert scene.orders_of(0) == []
 
 
 def test_servers_stay_through_a_hold_and_may_leave_in_it() -> None:
     scene = Served()
     scene.fail_host(NAN)
     assert scene.state is JobState.HELD
-    assert scene.of_server(0) == scene.of_server(1) == []
+    assert scene.orders_of(0) == scene.orders_of(1) == []
     scene.notice(1)
-    assert scene.of_server(1) == [Leave("preemption notice")]
+    assert scene.orders_of(1) == [Leave("preemption notice")]
     scene.leave(1)
     scene.do(Released(scene.now))
     scene.join(Role(RoleKind.READER, "r0"), host(0))
@@ -311,7 +296,7 @@ def test_a_spare_takes_the_place_of_a_server_and_the_job_does_not_wait() -> None
     assert scene.state is JobState.TRAINING
     start = scene.start()
     assert (start.continues, start.commit, start.unused_servers) == (None, Commit(1, 1, 4), ("s0",))
-    assert scene.of_server(0) == [Leave("preemption notice")]
+    assert scene.orders_of(0) == [Leave("preemption notice")]
     scene.leave(0)
     scene.join(server(0))
     scene.drain()
@@ -330,7 +315,7 @@ def test_a_notice_for_a_spare_ends_no_epoch() -> None:
     scene = Spared()
     scene.notice(2)
     assert (scene.state, scene.job.attempt) == (JobState.TRAINING, 1)
-    assert scene.of_server(2) == [Leave("preemption notice")]
+    assert scene.orders_of(2) == [Leave("preemption notice")]
     scene.leave(2)
     scene.notice(0)
     scene.commit_early(4)

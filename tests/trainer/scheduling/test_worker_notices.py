@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.trainer.scheduling.test_advance import Scene, host
+from tests.trainer.scheduling.test_advance import host
+from tests.trainer.scheduling.watched_scene import Watched
 from trainer.scheduling.current_orders import orders_for
 from trainer.scheduling.events import Left, Notice, Role, RoleKind, StopAsked
 from trainer.scheduling.orders import Commit, Leave, StartEpoch
@@ -17,25 +18,10 @@ def worker(n: int) -> Role:
     return Role(RoleKind.WORKER, f"w{n}")
 
 
-class Pooled(Scene):
+class Pooled(Watched):
     """A job whose hosts reach servers by embedding workers, which have joined it."""
 
-    def __init__(self, workers: int = 2, hosts: int = 1, **settings: object) -> None:
-        super().__init__(hosts, **settings)  # type: ignore[arg-type]
-        self.join(*(worker(n) for n in range(workers)))
-
-    def notice(self, n: int, grace_secs: float = 30.0) -> None:
-        self.do(Notice(self.now, grace_secs, worker(n)))
-
-    def of_worker(self, n: int) -> list[object]:
-        return list(orders_for(self.job, worker(n), self.number(worker(n))))
-
-    def leave(self, n: int) -> None:
-        self.do(Left(self.now, worker(n), self.number(worker(n))))
-
-    def commit_early(self, unit: int) -> None:
-        self.place(*[unit] * len(self.job.hosts))
-        self.commit()
+    kind = RoleKind.WORKER
 
     def start(self) -> StartEpoch:
         return next(one for one in orders_for(self.job, host(0), 1) if isinstance(one, StartEpoch))
@@ -46,8 +32,8 @@ def test_hosts_go_on_with_the_other_worker() -> None:
     scene = Pooled()
     scene.notice(0)
     assert (scene.state, scene.job.attempt) == (JobState.TRAINING, 1)
-    assert scene.of_worker(0) == LEAVES
-    assert scene.of_worker(1) == []
+    assert scene.orders_of(0) == LEAVES
+    assert scene.orders_of(1) == []
     scene.leave(0)
     assert scene.state is JobState.TRAINING
     assert scene.job.away == {worker(0)}
@@ -55,17 +41,17 @@ def test_hosts_go_on_with_the_other_worker() -> None:
     assert scene.job.away == frozenset()
     scene.notice(1)
     assert scene.state is JobState.TRAINING
-    assert scene.of_worker(1) == LEAVES
+    assert scene.orders_of(1) == LEAVES
 
 
 def test_without_another_worker_the_epoch_ends_early_and_the_job_waits() -> None:
     scene = Pooled(1)
     scene.notice(0)
     assert scene.state is JobState.ENDING
-    assert scene.of_worker(0) == [], "hosts train to the end of the epoch by it"
+    assert scene.orders_of(0) == [], "hosts train to the end of the epoch by it"
     scene.commit_early(4)
     assert scene.state is JobState.AWAY
-    assert scene.of_worker(0) == LEAVES
+    assert scene.orders_of(0) == LEAVES
     scene.leave(0)
     scene.pass_secs(500, host(0), Role(RoleKind.READER, "r0"))
     assert scene.state is JobState.AWAY, "without an end, and without a restart"
@@ -81,7 +67,7 @@ def test_both_at_once_are_one_early_end_after_which_one_is_enough() -> None:
     scene.notice(0)
     scene.notice(1)
     assert scene.state is JobState.ENDING
-    assert (scene.of_worker(0), scene.of_worker(1)) == (LEAVES, [])
+    assert (scene.orders_of(0), scene.orders_of(1)) == (LEAVES, [])
     scene.commit_early(4)
     assert scene.state is JobState.AWAY
     scene.leave(0)
@@ -99,7 +85,7 @@ def test_a_worker_that_comes_back_while_the_epoch_ends_is_used_at_once() -> None
     scene.join(worker(0))
     scene.commit_early(4)
     assert scene.state is JobState.TRAINING
-    assert scene.of_worker(1) == LEAVES
+    assert scene.orders_of(1) == LEAVES
 
 
 def test_a_notice_beside_that_of_a_host_lets_the_worker_leave_at_once() -> None:
@@ -107,7 +93,7 @@ def test_a_notice_beside_that_of_a_host_lets_the_worker_leave_at_once() -> None:
     scene.do(Notice(scene.now, 30.0, host(1)))
     scene.notice(0)
     assert scene.state is JobState.ENDING
-    assert scene.of_worker(0) == LEAVES
+    assert scene.orders_of(0) == LEAVES
     assert host(1) in scene.job.notices
 
 
@@ -150,7 +136,7 @@ def test_a_notice_while_the_job_waits_lets_the_worker_leave() -> None:
     scene.do(Left(scene.now, host(1), scene.number(host(1))))
     assert scene.state is JobState.RESTARTING
     scene.notice(0)
-    assert scene.of_worker(0) == LEAVES
+    assert scene.orders_of(0) == LEAVES
     scene.leave(0)
     scene.join(host(1))
     scene.pass_secs(100, host(0), host(1), Role(RoleKind.READER, "r0"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trainer.errors import ConfigError
 from trainer.planning.feature_statistics import FeatureStatistics
 from trainer.planning.loads import Loads, loads_of
 from trainer.planning.plan import PartitionPlan, cyclic_plan
@@ -34,7 +35,7 @@ class EpochPricing:
     batch_events: int
 
     def facts(self, sampled: Mapping[str, FeatureStatistics]) -> tuple[TableFacts, ...]:
-        """The tables as features have used them; ``sampled``: by feature. A feature that no sampled batch had asks for nothing."""
+        """The tables as features have used them; ``sampled``: by feature. One without a sample of this table is assumed to have one id per event."""
         loads = {}
         for one in self.features:
             rows = one.table.vocabulary_size
@@ -42,7 +43,7 @@ class EpochPricing:
             if found is None or found.frequencies.rows != rows:
                 loads[one.name] = FeatureLoad.assumed(one.name, rows, (), has_one_id=True)
             else:
-                loads[one.name] = FeatureLoad(one.name, found.mean_valency, found.frequencies, sample=found.sample)
+                loads[one.name] = FeatureLoad.sampled(one.name, found)
         return tables_to_plan(self.features, loads)
 
     @property
@@ -55,9 +56,15 @@ class EpochPricing:
         """What a plan costs; None: rows are spread."""
         return loads_of(self.spread if plan is None else plan, facts, self.topology, self.batch_events)
 
-    def best(self, facts: tuple[TableFacts, ...]) -> PartitionPlan:
-        """The plan that is best for the sample, as the planner finds it without a search."""
-        return make_plan(facts, self.topology, self.batch_events).plan
+    def best(self, facts: tuple[TableFacts, ...]) -> PartitionPlan | None:
+        """The plan that is best for the sample, as the planner finds it without a search.
+
+        None if the tables do not fit into the memory that the cost model gives a host.
+        """
+        try:
+            return make_plan(facts, self.topology, self.batch_events).plan
+        except ConfigError:
+            return None
 
     def moved_bytes(
         self, before: PartitionPlan | None, after: PartitionPlan | None, facts: tuple[TableFacts, ...]

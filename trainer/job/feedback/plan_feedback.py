@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from trainer.errors import ConfigError
 from trainer.job.control.job_files import JobFiles
 from trainer.job.control.messages import JobStatus
 from trainer.job.feedback.epoch_prices import EpochPricing
@@ -23,7 +22,6 @@ from trainer.job.launch.job_spec import JobSpec
 from trainer.planning.feature_statistics import FeatureStatistics
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import find_partition, plan_bytes
-from trainer.planning.tables import TableFacts
 from transforms.errors import HeadraceError, NotFound
 
 #: The name of no plan: rows are spread over the hosts.
@@ -99,7 +97,7 @@ def after_epoch(
         )
         imbalance = loads[chosen].imbalance
     kept = decision.candidates
-    if (best := _best(pricing, facts, is_possible)) is not None:
+    if (best := pricing.best(facts)) is not None and is_possible(best):
         name = name_of(best)
         prices.setdefault(name, float(pricing.loads(best, facts).step_secs))
         kept = with_candidate(kept, name, prices, log.plan)
@@ -107,17 +105,6 @@ def after_epoch(
     named = {log.plan, *(one.plan for one in kept)}
     log = replace(log, looked_at=epoch.commit, looks=log.looks + 1, candidates=kept, imbalance=imbalance)
     return log, {name: plan for name, plan in plans.items() if name in named}
-
-
-def _best(
-    pricing: EpochPricing, facts: tuple[TableFacts, ...], is_possible: Callable[[PartitionPlan], bool]
-) -> PartitionPlan | None:
-    """The best plan for an epoch; None if there is none that hosts can hold."""
-    try:
-        plan = pricing.best(facts)
-    except ConfigError:  # the tables do not fit into the memory that the cost model gives a host
-        return None
-    return plan if is_possible(plan) else None
 
 
 class PlanFeedback:
@@ -175,12 +162,16 @@ class PlanFeedback:
         """Whether the run has a plan, or spreads its rows, by its log."""
         return bool(self._log.changes) and self._log.plan in self._plans
 
+    def has_trained(self, plan: PartitionPlan | None) -> bool:
+        """Whether the newest commit of this log can be by a plan: the newest one, or the one before, if the run ended before the tables moved."""
+        return name_of(plan) in {one.plan for one in self._log.changes[-2:]}
+
     def begin(self, plan: PartitionPlan | None, reason: str, commit: int) -> None:
-        """Begin with a plan, since the run has none; see :class:`PlanChange`. Raises :class:`~transforms.errors.StorageError`."""
+        """Begin again with a plan; see :class:`PlanChange`. Raises :class:`~transforms.errors.StorageError`."""
         name = name_of(plan)
         candidates = (Candidate(SPREAD),) if name != SPREAD else ()
-        log = PlanLog(candidates=candidates).with_change(PlanChange(name, reason, commit))
-        self._take(log, {**self._plans, name: plan})
+        log = replace(self._log, looked_at=commit, candidates=candidates, imbalance=0.0)
+        self._take(log.with_change(PlanChange(name, reason, commit)), {SPREAD: None, name: plan})
 
     def see(self, status: JobStatus) -> None:
         """Look at a job: the times of its steps, and a decision that was made meanwhile."""

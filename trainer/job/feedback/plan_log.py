@@ -21,8 +21,9 @@ _FORMAT, _NAME = "headrace-plans-1", "plans.json"
 _MOST_BYTES = 1 << 24
 _COUNT = whole(most=1 << 62)
 _SECS = number(0.0)
-#: Why a plan came into force: by the statistics before the run; that of the commit with which the run went on; it pays.
-REASONS = ("statistics", "commit", "pays")
+#: Why a plan came into force: by the statistics before the run; that of the commit with which the run went on, or spread rows, since its hosts
+#: cannot hold that one; it pays.
+REASONS = ("statistics", "commit", "hosts", "pays")
 #: The changes that are kept.
 MOST_CHANGES = 1000
 

@@ -115,6 +115,7 @@ class Host:
         connect: sets up the TPUs that train, once; None: the cpu engine trains.
         statistics_share: the share of the batches from which the statistics of features are sampled.
         servers: that hold the tables instead of the hosts.
+        has_spares: whether some of them have no tables yet.
         hot_rows: how many rows of each table on servers stay in the memory of this host, by its name.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
         towers: the names of the inputs of each tower, whose plan is that of each attempt; none: hosts exchange flat.
@@ -139,12 +140,13 @@ class Host:
         use_device: Callable[[], None] = lambda: None,
         statistics_share: float = 0.0,
         servers: RunServers | None = None,
+        has_spares: bool = False,
         hot_rows: Mapping[str, int] | None = None,
         wire_values: str = "float32",
         towers: Towers = (),
     ) -> None:
         self._partition: tuple[str, PartitionPlan | None] = "", None
-        self._servers, self._towers, self._hot_rows = servers, towers, hot_rows
+        self._servers, self._towers, self._hot_rows, self._has_spares = servers, towers, hot_rows, has_spares
         self._wire_values = wire_values
         self._before_write, self._statistics_share = before_write, statistics_share
         self._connect, self._use_device = connect, use_device
@@ -434,7 +436,8 @@ class Host:
     def _moves_of(self, servers: RunServers) -> JobMoves:
         """What says where the tables are on servers, as long as this host lives."""
         if self._moves is None:
-            self._moves = JobMoves(servers, None if is_gcs(self._run_dir) else MoveFiles.of_run(self._run_dir))
+            files = None if is_gcs(self._run_dir) else MoveFiles.of_run(self._run_dir)
+            self._moves = JobMoves(servers, files, has_spares=self._has_spares)
         return self._moves
 
     def _slice_for(self, connect: Callable[[], TpuSlice], hosts: int, data: JobData, config: TrainConfig) -> TpuSlice:

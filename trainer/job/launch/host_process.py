@@ -82,6 +82,7 @@ def run_host(
             hot_rows=spec.hot_rows,
             wire_values=spec.wire_values,
             servers=None if spec.servers is None else servers_of(spec.servers, client.document, options.token),
+            has_spares=spec.settings.spare_servers > 0,
         )
         membership = Membership(
             client,

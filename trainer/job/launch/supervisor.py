@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from trainer.errors import DataNotReady
@@ -177,19 +178,15 @@ class Supervisor:
             return
         if (wanted := self.find_partition(status)) == status.wanted_partition:
             return
-        try:
+        with self._spoken_of():
             client.partition(wanted)
-        except HeadraceError as error:
-            if not is_away(error):
-                raise
-            self.on_message(f"the controller did not answer: {error.what}")
 
     def _look_for_data(self, client: ControllerClient, status: JobStatus) -> None:
         """Tell the controller about more data, if it waits for some."""
         if self.find_more is None or not _waits_for_data(status) or self.clock() < self._next_look_secs:
             return
         self._next_look_secs = self.clock() + self.settings.poll_secs
-        try:
+        with self._spoken_of():
             try:
                 found = self.find_more(status)
             except DataNotReady as error:
@@ -200,6 +197,12 @@ class Supervisor:
             if found is not None:
                 client.data(found)
                 self._next_look_secs = 0.0
+
+    @contextmanager
+    def _spoken_of(self) -> Iterator[None]:
+        """A controller that does not answer is said, and asked again later."""
+        try:
+            yield
         except HeadraceError as error:
             if not is_away(error):
                 raise

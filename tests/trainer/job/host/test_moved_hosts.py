@@ -53,6 +53,8 @@ def of(servers, run: int = 1) -> RunServers:
 class Job:
     """The hosts of a job in threads; a call of :meth:`attempt` is one attempt of all hosts, in which each trains a third of its batches."""
 
+    has_spares = False
+
     def __init__(self, scene, servers: RunServers, folder, hosts: int = HOSTS) -> None:
         self.options, self.prepared, batches = scene
         self.hosts, self.files, self.attempts = hosts, MoveFiles(folder / "servers"), 0
@@ -63,7 +65,7 @@ class Job:
 
     def start(self, servers: RunServers) -> None:
         """As processes that begin with these servers and nothing in memory."""
-        self.moves = [JobMoves(servers, self.files) for _ in range(self.hosts)]
+        self.moves = [JobMoves(servers, self.files, has_spares=self.has_spares) for _ in range(self.hosts)]
         self.weights: list[ServedHostWeights | None] = [None] * self.hosts
 
     def attempt(self, *, continues: bool) -> list[bytes]:
@@ -309,3 +311,18 @@ def test_a_move_that_fails_in_the_middle_leaves_the_tables_where_they_are(make, 
     job.weights = [None]
     assert job.attempt(continues=False) == calm.attempt(continues=True)
     assert rows_of(job) == rows_of(calm)
+
+
+def test_the_tables_of_a_job_with_spares_stay(make, places, monkeypatch, expected):
+    """Also where a server without tables makes each attempt one without an engine that could move."""
+    monkeypatch.setattr(Job, "has_spares", True)
+    job = make(of(places[0]))
+    logits = job.attempt(continues=False)
+    request = job.ask(places[1])
+    logits += job.attempt(continues=True)
+    report = job.files.read_state().move
+    assert (report.id, report.figures.stage) == (request.id, MoveStage.GIVEN_UP)
+    assert report.problem["what"] == "the tables of a job with spare servers must stay on its servers while it runs"
+    assert job.moves[0].servers.addresses == of(places[0]).addresses
+    logits += job.attempt(continues=True)
+    assert (logits, rows_of(job)) == expected

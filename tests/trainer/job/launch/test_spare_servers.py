@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +35,13 @@ def with_spare(hosts: int = 1):
     return settings(hosts, servers=3, spare_servers=1)
 
 
+@contextmanager
+def served(folder: Path, run: Path) -> Iterator[Any]:
+    """A warehouse, a job with a spare that is ready to run, and its three servers, of which the last one is the spare."""
+    with make_warehouse(folder / "warehouse", hours=2, rows=4000) as warehouse, drained_servers(folder, 3) as servers:
+        yield warehouse, launch(warehouse, run, with_spare(), unit_rows=300, servers=spec_of(servers), **FEWER), servers
+
+
 def check(run: Path, warehouse: Warehouse) -> None:
     with thread_servers(2) as calm:
         run_job(warehouse, run.parent / "calm", settings(1), unit_rows=300, servers=spec_of(calm), **FEWER)
@@ -41,12 +51,7 @@ def check(run: Path, warehouse: Warehouse) -> None:
 def test_a_spare_takes_the_place_of_a_server_without_a_wait(tmp_path: Path) -> None:
     """The first machine stays away for a whole epoch; once it is back, it is the spare of the next one."""
     run = tmp_path / "run"
-    with (
-        make_warehouse(tmp_path / "warehouse", hours=2, rows=4000) as warehouse,
-        drained_servers(tmp_path, 3) as servers,
-    ):
-        first, _, spare = servers
-        job = launch(warehouse, run, with_spare(), unit_rows=300, servers=spec_of(servers), **FEWER)
+    with served(tmp_path, run) as (warehouse, job, (first, _, spare)):
         commits: list[int] = []
 
         def without_first(status: JobStatus) -> bool:
@@ -74,12 +79,7 @@ def test_a_spare_takes_the_place_of_a_server_without_a_wait(tmp_path: Path) -> N
 def test_kills_at_each_step_of_the_change_lose_nothing(tmp_path: Path) -> None:
     """The server that drains is killed before the commit; then the spare with its rows, and its host, in the first epoch on it."""
     run = tmp_path / "run"
-    with (
-        make_warehouse(tmp_path / "warehouse", hours=2, rows=4000) as warehouse,
-        drained_servers(tmp_path, 3) as servers,
-    ):
-        first, _, spare = servers
-        job = launch(warehouse, run, with_spare(), unit_rows=300, servers=spec_of(servers), **FEWER)
+    with served(tmp_path, run) as (warehouse, job, (first, _, spare)):
         on_spare: list[int] = []
 
         def takes_over(status: JobStatus) -> bool:
