@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.host_steps import check_hosts_train
 from tests.support.parameter_servers import ThreadServer, thread_servers
+from trainer.checkpoints.table_sections import section_of
 from trainer.job.launch.local_servers import LocalServers
 from trainer.run.weights.saved_run import read_newest_run
 
@@ -39,11 +40,14 @@ def read_newest(run: Path) -> dict[str, np.ndarray]:
 
 
 def assert_equal_runs(one: Path, other: Path) -> None:
-    """Every array of the newest checkpoints has the same bits."""
+    """Every array of the newest checkpoints has the same bits, but that each server has the steps of its part of a hashed table."""
     expected, found = read_newest(one), read_newest(other)
     assert found.keys() == expected.keys()
     for name, array in expected.items():
-        assert array.tobytes() == found[name].tobytes(), name
+        if section_of(name) is not None and "/steps/" in name:
+            assert np.unique(found[name]).tolist() == np.unique(array).tolist(), name
+        else:
+            assert array.tobytes() == found[name].tobytes(), name
 
 
 @pytest.mark.parametrize(
