@@ -140,7 +140,10 @@ class Failed(AttemptMessage):
 
 @dataclass(frozen=True, slots=True)
 class Position(AttemptMessage):
-    """The first unit that a host has not begun; it begins no other until the end of the epoch is fixed."""
+    """The first unit before which the epoch may end for a host; it begins no other until the end of the epoch is fixed.
+
+    That is the first unit that it has not begun, or the one after where it has trained only what earlier epochs have left.
+    """
 
     kind = EventKind.POSITION
     next_unit: int

@@ -302,7 +302,7 @@ class Attempt:
                 return _Status.ORDERED_END
             if shared.is_over(batch):
                 return _Status.DONE
-            is_begun = is_begun or self._may_begin(shared.last_unit(batch))
+            is_begun = is_begun or self._tools.gate.may_begin(shared.last_unit(batch))
             if not is_begun:
                 return _Status.PLANNED_END
             rows = shared.rows(batch)
@@ -322,7 +322,7 @@ class Attempt:
                 return _Status.BATCH
             if not self._asked or self._asked[0].piece.unit >= stop:
                 return self._at_end_of_pieces(assembler, stop)
-            if not self._may_begin(self._asked[0].piece.unit):
+            if not self._tools.gate.may_begin(self._asked[0].piece.unit):
                 return _Status.PLANNED_END
             self._add_next(segment)
 
@@ -331,9 +331,6 @@ class Attempt:
             return _Status.PLANNED_END
         assembler.finish()
         return _Status.BATCH if assembler.ready else _Status.DONE
-
-    def _may_begin(self, number: int) -> bool:
-        return number < self._order.first_unit or self._tools.gate.may_begin(number)
 
     def _add_next(self, segment: _Segment) -> None:
         """Take the next piece when it comes; return without it if the epoch ends before."""

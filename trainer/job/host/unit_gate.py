@@ -8,12 +8,17 @@ from trainer.errors import AttemptOver
 
 
 class UnitGate:
-    """The units ``[first_unit, stop_unit)`` of an attempt; a unit is begun when its first event goes into a batch."""
+    """The units ``[first_unit, stop_unit)`` of an attempt; a unit is begun when its first event goes into a batch.
+
+    Units below ``first_unit`` have events that an earlier attempt has left; once one of these goes into a batch, the epoch ends after
+    ``first_unit``, so that a commit has what is trained of them.
+    """
 
     def __init__(self, attempt: int, first_unit: int, stop_unit: int) -> None:
         self._attempt = attempt
         self._changed = threading.Condition()
-        self._next_unit, self._stop_unit = first_unit, stop_unit
+        self._first_unit = self._next_unit = first_unit
+        self._stop_unit = stop_unit
         self._asked = self._ended = self._over = self._discarded = False
         self._begun: int | None = None
 
@@ -58,13 +63,13 @@ class UnitGate:
                 return True
             self._changed.wait_for(lambda: not self._asked or self._ended or self._over)
             self.check()
-            if unit >= self._stop_unit:
+            if max(unit, self._first_unit) >= self._stop_unit:
                 return False
-            self._next_unit, self._begun = unit + 1, unit
+            self._next_unit, self._begun = max(unit, self._first_unit) + 1, unit
             return True
 
     def ask(self) -> int:
-        """The first unit that is not begun. No other is begun until :meth:`end`."""
+        """The first unit before which the epoch may end: none from there on is begun. No other is begun until :meth:`end`."""
         with self._changed:
             self._asked = True
             return self._next_unit

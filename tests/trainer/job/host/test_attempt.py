@@ -169,7 +169,10 @@ class Hosts:
 
         found = set(on_hosts(self.hosts, work))
         assert len(found) == 1
-        self.next_unit = found.pop()
+        before, self.next_unit = self.next_unit, found.pop()
+        assert self.next_unit > before or not steps[0], (
+            "an epoch that has trained nothing but carried events is committed, too"
+        )
 
     def end(self, gates, cancel, stop):
         if cancel:
