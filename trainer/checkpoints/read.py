@@ -51,7 +51,7 @@ from trainer.checkpoints.shard_rows import (
     table_slices,
 )
 from trainer.checkpoints.stored_commit import Share, StoredCommit, StoredFile, StoredPart, StoredSlice
-from trainer.checkpoints.table_sections import read_sections, undivided_arrays
+from trainer.checkpoints.table_sections import read_sections, sections_of_shards, undivided_arrays
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import DocumentField
 from trainer.planning.plan import PartitionPlan, TablePlan
@@ -381,8 +381,9 @@ def _other_arrays(files: RunFiles, commit: StoredCommit) -> dict[str, Array]:
 
 
 def _table_states(files: RunFiles, commit: StoredCommit, share: Share | None) -> dict[str, Array]:
-    """The arrays of all tables, or of the shards of a share, and their divided sections."""
+    """The arrays of all tables, or of the shards of a share, their divided sections, and all sections of the shards of servers."""
     arrays = read_sections(files, commit, share)
+    arrays.update((name, file.array(files)) for name, file in sections_of_shards(commit).items())
     for kind, table in commit.tables:
         arrays.update(_table_arrays(files, commit, kind, table, share))
     return arrays

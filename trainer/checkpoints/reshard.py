@@ -41,6 +41,7 @@ from trainer.checkpoints.table_sections import (
     read_owner_sections,
     row_section_windows,
     section_name,
+    sections_of_shards,
     undivided_arrays,
 )
 from trainer.checkpoints.table_windows import ArrayReader, SliceWindow, Window, read_rows, read_windows
@@ -125,7 +126,8 @@ def reshard_commit(
             for written in work.write(parts):
                 rows, done = rows + written[0], done + written[1]
                 on_bytes(done)
-    own, counts = {name: one.array(files) for name, one in undivided_arrays(commit).items()}, counts_of(files, commit)
+    others, counts = undivided_arrays(commit) | sections_of_shards(commit), counts_of(files, commit)
+    own = {name: one.array(files) for name, one in others.items()}
     for kind, table in commit.model_tables:
         own.update(read_owner_sections(files, commit, kind, table))
     if counts is not None:

@@ -53,7 +53,7 @@ def name_in_commit(rank: int, name: str) -> str:
 
 
 def undivided_arrays(commit: StoredCommit) -> dict[str, StoredFile]:
-    """The files of all arrays that are neither of tables, nor divided, nor counters, by name. Raises :class:`TornCheckpoint`."""
+    """The files of all arrays of hosts that are neither of tables, nor divided, nor counters, by name. Raises :class:`TornCheckpoint`."""
     found: dict[str, StoredFile] = {}
     for rank, part in enumerate(commit.parts):
         for own, file in part.arrays.items():
@@ -63,6 +63,13 @@ def undivided_arrays(commit: StoredCommit) -> dict[str, StoredFile]:
                 raise TornCheckpoint("a section that is alike for all rows must be in one part", where=name, value=f"also in part {rank}")  # fmt: skip
             found[name] = file
     return found
+
+
+def sections_of_shards(commit: StoredCommit) -> dict[str, StoredFile]:
+    """The files of the sections of shards that are alike for all rows, by name. Each shard has all of them, and those of the first count."""
+    if not commit.shards:
+        return {}
+    return {name: file for name, file in commit.shards[0].arrays.items() if section_of(name) and not is_divided(name)}
 
 
 def read_sections(files: RunFiles, commit: StoredCommit, share: Share | None) -> dict[str, Array]:

@@ -113,5 +113,5 @@ class ChangedSince:
                 self._full.pop(name, None)
 
     def is_tracked(self, t: int) -> bool:
-        """Whether changes of a table are noted."""
-        return bool(self._sizes[t])
+        """Whether changes of a saved part are noted; of what pruned tables have beside their rows they are not."""
+        return t < len(self._sizes) and bool(self._sizes[t])

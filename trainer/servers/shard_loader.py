@@ -7,7 +7,7 @@ servers as then read one shard each, and half as many two.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -26,12 +26,25 @@ from trainer.checkpoints.table_windows import SliceWindow, read_windows
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.servers.allowed_runs import AllowedRuns
 from trainer.servers.held_rows import HeldRows
-from trainer.tables.engine import ChangedRows, TableState
+from trainer.tables.engine import ChangedRows, TableSections, TableState
+from trainer.tables.hashed_history import KeptHistory
 from trainer.tables.kernels.layout import TableOrigin
-from trainer.tables.routes.servers.table_documents import HeldTable
+from trainer.tables.kernels.threads import Team
+from trainer.tables.routes.servers.pruned_servers import OwnRows, loads_of_server
+from trainer.tables.routes.servers.table_documents import HeldPruning, HeldTable
+from trainer.tables.spec import TableSpec
 from trainer.tables.state_checks import check_state
 from trainer.tables.stores.hashed.limits import TableLimits
-from trainer.tables.stores.hashed.saved_history import AGES, CANDIDATES, STEPS, loaded_history, newest_rows
+from trainer.tables.stores.hashed.saved_history import (
+    AGES,
+    CANDIDATES,
+    STEPS,
+    LoadedHistory,
+    loaded_history,
+    newest_rows,
+)
+from trainer.tables.stores.pruned.history import NUMBERS, PrunedHistory, kept_numbers
+from trainer.tables.stores.pruned.saved_parts import SavedPart
 from transforms.arrays import Array
 
 _WINDOW_BYTES = 16 << 20
@@ -87,6 +100,19 @@ class _Source:
     def section(self, section: str) -> Array:
         return self.file(section_name(self.kind, section, self.table)).array(self.files)
 
+    def whole(self) -> tuple[Array, Array, Array]:
+        """The rows, weights and slots of a part that is always saved as a whole."""
+        shard = self.shard
+        rows, weights, slots = (one.array(self.files) for one in (shard.rows, shard.weights, shard.slots))
+        if (
+            self.part.is_partial(self.kind, self.table)
+            or rows.dtype != np.int64
+            or {len(weights), len(slots)} != {len(rows)}
+        ):
+            raise TornCheckpoint("a shard must have all rows of hashed and pruned tables, with values of each", where=f"{self.kind} table {self.table}",
+                                 value=(len(rows), len(weights), len(slots)))  # fmt: skip
+        return rows, weights, slots
+
     @property
     def size_bytes(self) -> int:
         return sum(one.file.size_bytes for one in (self.shard.rows, self.shard.weights, self.shard.slots))
@@ -101,35 +127,76 @@ class _Source:
 _HEADER_BYTES = 128
 
 
+@dataclass(frozen=True, slots=True)
+class _StoredPart:
+    """One of the saved parts of a server, as the shards have it.
+
+    Attributes:
+        sources: its files in each shard.
+        own: the shards that may have rows of the server.
+        count: the rows of the part that the server owns.
+    """
+
+    sources: Sequence[_Source]
+    own: Sequence[int]
+    count: int
+
+    def read(self, dim: int, slot_dim: int, origin: TableOrigin) -> tuple[TableState, int]:
+        """All rows that the server owns, ascending, by its numbers; and the bytes that were read."""
+        read_bytes, found = (
+            0,
+            [(np.zeros(0, np.int64), np.zeros((0, dim), np.float32), np.zeros((0, slot_dim), np.float32))],
+        )
+        for source in (self.sources[k] for k in self.own):
+            read_bytes += source.size_bytes
+            rows, weights, slots = source.whole()
+            mine, own = _own_rows(rows, origin, self.count)
+            found.append((own, weights[mine], slots[mine]))
+        rows, weights, slots = (np.concatenate(column) for column in zip(*found, strict=True))
+        by_row = np.argsort(rows, kind="stable")
+        return TableState(rows[by_row], weights[by_row], slots[by_row]), read_bytes
+
+
 def _load(order: LoadOrder, rows: HeldRows) -> Iterator[LoadProgress]:
     held, files = rows.held, open_run(order.run)
-    if len(order.tables) != len(held.tables) or held.pruning is not None:
-        raise ConfigError("shards must be loaded into the tables of a server, none of them pruned", value=len(order.tables),
-                          allowed=f"{len(held.tables)} tables")  # fmt: skip
+    if len(order.tables) != len(held.saved_parts):
+        raise ConfigError("shards must be loaded into the tables of a server", value=len(order.tables),
+                          allowed=f"{len(held.saved_parts)} tables")  # fmt: skip
     names = [ShardName.parse(text, f"shard {k} of an order") for k, text in enumerate(order.shards)]
     manifests = read_shards(files, names)
     check_server_shards(order.step, manifests, order.run)
     parts = [stored_shard(files, name, manifest) for name, manifest in manifests]
-    read_bytes, loaded, stored = 0, [], []
-    for p, (saved, table) in enumerate(zip(order.tables, held.tables, strict=True)):
-        sources = [_Source(files, part, saved.kind, saved.table) for part in parts]
+    stored, pieces = list[int](), list[_StoredPart]()
+    for saved, part in zip(order.tables, held.saved_parts, strict=True):
+        sources = [_Source(files, one, saved.kind, saved.table) for one in parts]
         stored.append(_stored_rows(sources[order.server :: order.servers]))
-        loaded.append(0)
-        if not saved.rows:
-            continue
+        origin = held.tables[part.table].origin
         own = [
             k
             for k, (_, manifest) in enumerate(manifests)
-            if _may_share(_table_of(manifest.shard.tables, saved), table.origin, saved.rows)
+            if _may_share(_table_of(manifest.shard.tables, saved), origin, saved.rows)
         ]
-        if table.limits is not None:
-            steps = _load_hashed(order, rows, p, sources, own, saved.rows)
-        else:
-            steps = _load_dense(rows, p, [sources[k] for k in own], saved.rows)
-        for rows_, bytes_ in steps:
-            read_bytes, loaded[-1] = read_bytes + bytes_, loaded[-1] + rows_
-            yield LoadProgress(read_bytes)
+        pieces.append(_StoredPart(sources, own if saved.rows else [], saved.rows))
+    read_bytes, loaded = 0, [0] * len(pieces)
+    for p, rows_, bytes_ in _load_parts(order, rows, pieces):
+        read_bytes += bytes_
+        loaded[p] += rows_
+        yield LoadProgress(read_bytes)
     yield LoadProgress(read_bytes, True, tuple(loaded), tuple(stored))
+
+
+def _load_parts(order: LoadOrder, rows: HeldRows, pieces: Sequence[_StoredPart]) -> Iterator[tuple[int, int, int]]:
+    """Load all saved parts; yields the number of each, the rows that were loaded and the bytes that were read."""
+    held = rows.held
+    for p, table in enumerate(held.tables):
+        piece, is_hashed = pieces[p], table.limits is not None
+        if not piece.count or not (is_hashed or held.pruning is None):
+            continue
+        own = [piece.sources[k] for k in piece.own]
+        steps = _load_hashed(order, rows, p, piece) if is_hashed else _load_dense(rows, p, own, piece.count)
+        yield from ((p, rows_, bytes_) for rows_, bytes_ in steps)
+    if held.pruning is not None:
+        yield from _load_pruned(rows, held.pruning, pieces)
 
 
 def _table_of(tables: Sequence[ShardTable], saved: SavedTable) -> ShardTable:
@@ -179,17 +246,55 @@ def _taken(window: SliceWindow, values: Array, mine: Array) -> Array:
     return ordered if mine.all() else ordered[mine]
 
 
-def _load_hashed(
-    order: LoadOrder, rows: HeldRows, p: int, sources: Sequence[_Source], own: Sequence[int], count: int
-) -> Iterator[tuple[int, int]]:
+def _load_pruned(rows: HeldRows, pruning: HeldPruning, pieces: Sequence[_StoredPart]) -> Iterator[tuple[int, int, int]]:
+    """Load pruned tables group by group, with the memory of what the server owns of one; as training loads them from arrays."""
+    held, team = rows.held, Team(1)
+    tables = [t for group in pruning.groups for t in group.tables]
+    numbers = {t: pieces[t].sources[0].section(NUMBERS) for t in tables}
+    for group in pruning.groups:
+        own, bytes_of = dict[int, OwnRows](), dict[int, int]()
+        for t in group.tables:
+            states = dict[str, TableState]()
+            for p, part in enumerate(held.saved_parts):
+                if part.table == t:
+                    states[part.section], bytes_of[p] = pieces[p].read(part.dim, part.slot_dim, held.tables[t].origin)
+            of_table = states.pop("")
+            check_state(held.tables[t].table, of_table)
+            history = _history_of(held.tables[t].table, states, numbers[t])
+            own[t] = OwnRows(of_table, pieces[t].count, states)
+        loads = loads_of_server(pruning, len(held.tables), own, LoadedHistory(history), seed=held.seed, team=team)
+        for p, state, loaded in loads:
+            if loaded is not None:
+                rows.load_history(p, loaded.kept, 0)
+            for window in _windows(rows.saved_parts[p], state):
+                rows.load(p, window)
+            yield p, len(state.rows), bytes_of[p]
+
+
+def _history_of(table: TableSpec, sections: Mapping[str, TableState], numbers: Array) -> KeptHistory:
+    """The numbers of a pruned table. Raises :class:`TornCheckpoint` for numbers, or for importance of rows, that it cannot have."""
+    found = PrunedHistory.read(table.name, TableSections(dict(sections), {NUMBERS: numbers}))
+    assert found is not None, "both of its sections are there"
+    found.check(table)
+    return kept_numbers(found.gain, found.step, found.rounds)
+
+
+def _windows(part: SavedPart, state: TableState) -> Iterator[ChangedRows]:
+    step = max(_WINDOW_BYTES // (8 + 4 * (part.dim + part.slot_dim)), 1)
+    for first in range(0, len(state.rows), step):
+        at = slice(first, first + step)
+        yield ChangedRows(state.rows[at], state.weights[at], state.slots[at])
+
+
+def _load_hashed(order: LoadOrder, rows: HeldRows, p: int, piece: _StoredPart) -> Iterator[tuple[int, int]]:
     """Load a hashed table, with the memory of the rows that the server owns; as training loads it from arrays."""
-    held = rows.held.tables[p]
+    held, sources = rows.held.tables[p], piece.sources
     limits: TableLimits | None = held.limits
     assert limits is not None
     pieces, read_bytes = [], 0
-    for k in own:
+    for k in piece.own:
         read_bytes += sources[k].size_bytes
-        pieces.append(_hashed_piece(sources[k], held, count))
+        pieces.append(_hashed_piece(sources[k], held, piece.count))
     ids, weights, slots, ages = (np.concatenate(column) for column in zip(*pieces, strict=True))
     by_id = np.argsort(ids, kind="stable")
     state = TableState(ids[by_id], weights[by_id], slots[by_id])
@@ -202,22 +307,20 @@ def _load_hashed(
         candidates = found if len(found) == limits.table(held.table).candidate_places else candidates
     history = loaded_history(int(steps[order.server] if is_same else steps.max()), ages, candidates, evicted)
     rows.load_history(p, history.kept, 0)
-    row_bytes = 16 + 4 * int(rows.dims[p] + rows.slot_dims[p])
-    step = max(_WINDOW_BYTES // row_bytes, 1)
-    for first in range(0, len(state.rows), step):
-        at = slice(first, first + step)
-        rows.load(p, ChangedRows(state.rows[at], state.weights[at], state.slots[at]), ages[at])
+    first = 0
+    for window in _windows(rows.saved_parts[p], state):
+        rows.load(p, window, ages[first : first + len(window.rows)])
+        first += len(window.rows)
     yield len(state.rows), read_bytes
 
 
 def _hashed_piece(source: _Source, held: HeldTable, count: int) -> tuple[Array, Array, Array, Array]:
     """The ids, weights, slots and ages that a server owns of a shard."""
-    shard = source.shard
-    rows, weights, slots = (one.array(source.files) for one in (shard.rows, shard.weights, shard.slots))
+    rows, weights, slots = source.whole()
     ages = source.section(AGES)
-    if rows.dtype != np.int64 or ages.dtype != np.int64 or {len(weights), len(slots), len(ages)} != {len(rows)}:
-        raise TornCheckpoint("a hashed table must have values and an age for each of its rows", where=f"{source.kind} table {source.table}",
-                             value=(len(rows), len(weights), len(slots), len(ages)))  # fmt: skip
+    if ages.dtype != np.int64 or len(ages) != len(rows):
+        raise TornCheckpoint("a hashed table must have an age for each of its rows", where=f"{source.kind} table {source.table}",
+                             value=(len(rows), len(ages)))  # fmt: skip
     mine, own = _own_rows(rows, held.origin, count)
     return own, weights[mine], slots[mine], ages[mine]
 

@@ -21,10 +21,11 @@ from trainer.servers.allowed_runs import AllowedRuns
 from trainer.servers.changed_since import ChangedRowsOf, ChangedSince, SnapshotInterval
 from trainer.servers.held_rows import HeldRows
 from trainer.tables.engine import ChangedRows
-from trainer.tables.optimizers import slot_width
 from trainer.tables.routes.servers.table_documents import HeldTable, HeldTables
 from trainer.tables.stores.dense.snapshot import RANGE_BYTES, rows_of_range
 from trainer.tables.stores.hashed.saved_history import AGES, CANDIDATES, STEPS
+from trainer.tables.stores.pruned.history import NUMBERS, numbers_array, read_numbers
+from trainer.tables.stores.pruned.saved_parts import SavedPart
 from trainer.tables.stores.row_store import KeptSnapshot
 from transforms.arrays import Array
 from transforms.errors import HeadraceError, InputError
@@ -60,14 +61,16 @@ class ShardWriting:
         _check_tables(order, held)
         self._since = _base_of(order, rows.changed, interval, snapshot)
         self._base = order.base if self._since is not None else ""
-        shard, saved = self._shard_of(order, held), list(zip(order.tables, held.tables, strict=True))
-        parted = [self._table(p, one, table) for p, (one, table) in enumerate(saved)]
+        shard, saved = self._shard_of(order, held), list(zip(order.tables, held.saved_parts, strict=True))
+        parted = [self._table(p, one, part, held.tables[part.table]) for p, (one, part) in enumerate(saved)]
         arrays: dict[str, Array] = {}
-        for p, (one, table) in enumerate(saved):
+        for p, (one, table) in enumerate(zip(order.tables, held.tables, strict=False)):
             if table.limits is not None:
                 history = snapshot.history(p)
                 arrays[section_name(one.kind, STEPS, one.table)] = np.array([history.step], np.int64)
                 arrays[section_name(one.kind, CANDIDATES, one.table)] = history.candidates
+            elif held.pruning is not None:
+                arrays[section_name(one.kind, NUMBERS, one.table)] = numbers_array(*read_numbers(snapshot.history(p)))
         self._thread = threading.Thread(target=self._write, args=(shard, parted, arrays), name="shard", daemon=True)
         self._thread.start()
 
@@ -103,24 +106,22 @@ class ShardWriting:
 
     def _shard_of(self, order: WriteOrder, held: HeldTables) -> ServerShard:
         tables = []
-        for p, (one, held_table) in enumerate(zip(order.tables, held.tables, strict=True)):
-            origin, is_partial = held_table.origin, self._changed_of(p) is not None
+        for p, (one, part) in enumerate(zip(order.tables, held.saved_parts, strict=True)):
+            origin, is_partial = held.tables[part.table].origin, self._changed_of(p) is not None
             tables.append(ShardTable(one.kind, one.table, origin.row_stride, origin.row_first, one.rows, is_partial))
         return ServerShard(order.attempt, order.server, order.servers, order.step, tuple(tables), self._base)
 
-    def _table(self, p: int, saved: SavedTable, held: HeldTable) -> PartedArrays:
-        """The arrays of a part of the server."""
-        table, is_hashed = held.table, held.limits is not None
-        since = self._changed_of(p)
+    def _table(self, p: int, saved: SavedTable, part: SavedPart, held: HeldTable) -> PartedArrays:
+        """The arrays of a saved part of the server."""
+        is_hashed, since = held.limits is not None, self._changed_of(p)
         count = (self._snapshot.counts[p] if since is None else since.count(p)) if saved.rows else 0
-        slots = slot_width(table.optimizer, table.dim)
-        kinds = table_arrays(saved.kind, saved.table, count, table.dim, slots)
+        kinds = table_arrays(saved.kind, saved.table, count, part.dim, part.slot_dim)
         beside = (ArrayKind(section_name(saved.kind, AGES, saved.table), "int64", (count,)),) if is_hashed else ()
-        rows = self._rows(p, saved, held, table.dim + slots)
+        rows = self._rows(p, saved, held, part.dim + part.slot_dim)
         return PartedArrays((*kinds, *beside), rows if saved.rows else iter(()))
 
     def _rows(self, p: int, saved: SavedTable, held: HeldTable, width: int) -> Iterator[tuple[Array, ...]]:
-        """The changed rows of a part, with their numbers in the whole table, some at a time."""
+        """The changed rows of a saved part, with their numbers in the whole table, some at a time."""
         size, step = int(self._snapshot.sizes[p]), rows_of_range(width, RANGE_BYTES)
         origin, where, since = held.origin, f"{saved.kind} table {saved.table}", self._changed_of(p)
         for first in range(0, size, step):
@@ -238,8 +239,6 @@ def _chosen(found: ChangedRows, mine: Array) -> ChangedRows:
 
 
 def _check_tables(order: WriteOrder, held: HeldTables) -> None:
-    """Raise :class:`ConfigError` unless the order names a table for each part of the server, of which none is pruned."""
-    if len(order.tables) != len(held.tables):
-        raise ConfigError("a shard must have the tables of its server", value=len(order.tables), allowed=str(len(held.tables)))  # fmt: skip
-    if held.pruning is not None:
-        raise ConfigError("the rows of pruned tables must be saved by the trainer", value="a shard of a server with pruned tables")  # fmt: skip
+    """Raise :class:`ConfigError` unless the order names a table for each saved part of the server."""
+    if len(order.tables) != len(held.saved_parts):
+        raise ConfigError("a shard must have the tables of its server", value=len(order.tables), allowed=str(len(held.saved_parts)))  # fmt: skip

@@ -27,6 +27,11 @@ from trainer.tables.routes.servers.remote_tables import RemoteTables
 from transforms.errors import DataError
 
 HASHED = {"hashed": {"user": {"capacity": 300}}}
+PRUNED = {"pruning": {"budget": 0.3, "round_steps": 5, "spare_share": 0.0}, "linear": True}
+RESTORED = {"pruning": {"budget": 0.3, "round_steps": 5, "spare_share": 0.0, "reset": "restored"}}
+#: The kinds of tables that servers have.
+KINDS = {"dense": {}, "hashed": HASHED, "hot": {"hot_rows": {"user": 20}}, "pruned": PRUNED, "restored": RESTORED,
+         "hashed beside pruned": {**HASHED, **PRUNED}}  # fmt: skip
 
 
 def on_servers(servers, run: int, **settings):
@@ -64,7 +69,7 @@ def assert_equal_arrays(one, other) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.parametrize("options", [{}, HASHED, {"hot_rows": {"user": 20}}], ids=["dense", "hashed", "hot"])
+@pytest.mark.parametrize("options", KINDS.values(), ids=KINDS)
 def test_shards_of_servers_hold_what_the_trainer_would_write(tmp_path, count, options):
     told = []
     trained(tmp_path / "shards", count, events=told, **options)
@@ -154,7 +159,7 @@ def test_training_goes_on_from_shards_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("options", [{}, HASHED, {"hot_rows": {"user": 20}}], ids=["dense", "hashed", "hot"])
+@pytest.mark.parametrize("options", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 3), (2, 4), (3, 2)])
 def test_servers_load_the_rows_that_they_own(tmp_path, monkeypatch, before, after, options):
     """Without a row in the trainer, also on another number of servers; the checkpoint after it is that of rows which it has loaded."""
@@ -313,7 +318,7 @@ def test_a_server_that_is_started_again_while_it_writes_costs_the_checkpoint(tmp
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("options", [{}, HASHED], ids=["dense", "hashed"])
+@pytest.mark.parametrize("options", [{}, HASHED, RESTORED], ids=["dense", "hashed", "pruned"])
 def test_shards_are_resharded_for_hosts(tmp_path, options):
     trained(tmp_path / "run", 2, **options)
     commit = newest_commit(tmp_path / "run")

@@ -29,6 +29,7 @@ from trainer.checkpoints.shard_name import ShardName, WrittenShards
 from trainer.checkpoints.shards.shard_orders import to_document
 from trainer.checkpoints.table_windows import read_rows, read_windows
 from trainer.errors import CheckpointNotWritten, ConfigError, NonFiniteLoss, TornCheckpoint
+from trainer.options.pruning import PruningOptions
 from trainer.run.weights.saved_tables import saved_states
 from trainer.run.weights.server_shards import ServerShards
 from trainer.servers import shard_writer
@@ -141,7 +142,10 @@ def test_rows_that_are_not_finite_end_the_checkpoint(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_while_it_writes_begins_again(tmp_path):
+@pytest.mark.parametrize(
+    "pruning", [None, PruningOptions(0.3, round_steps=2, reset="restored")], ids=["dense", "pruned"]
+)
+def test_a_server_that_is_killed_while_it_writes_begins_again(tmp_path, pruning):
     """Its next process writes the rows of the same moment, which training has changed since."""
     run = tmp_path / "run"
     (tmp_path / "server").mkdir()
@@ -150,7 +154,7 @@ def test_a_server_that_is_killed_while_it_writes_begins_again(tmp_path):
     server.start()
     try:
         connect = connect_to(server.address, LinkOptions(Greeting(), patience_secs=PATIENCE_SECS))
-        engine = PsEngine(FEATURES, seed=SEED, servers=[connect], threads=1)
+        engine = PsEngine(FEATURES, seed=SEED, servers=[connect], threads=1, pruning=pruning)
         train(engine, range(3))
         expected = engine.state()
         engine.begin_snapshot(most_bytes=1 << 20)

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
+from trainer.checkpoints.commit_manifest import TABLE_KINDS
 from transforms.derived_documents import Name, document_of, one_of, read_value, whole
 from transforms.documents import Part
 
@@ -48,14 +49,16 @@ class ReachOrder:
 
 @dataclass(frozen=True, slots=True)
 class SavedTable:
-    """A table of a shard.
+    """A table of a shard, or what a table has by rows beside its own.
 
     Attributes:
-        kind, table: the part of the model, and the table's name there.
+        kind, table: the part of the model, and the table's name there; a section by rows has its name after that of the part of the model.
         rows: the rows of the table that the server saves; 0: others save them all.
     """
 
-    kind: Annotated[str, one_of("embedding", "linear")]
+    kind: Annotated[
+        str, one_of(*(f"{kind}{section}" for kind in TABLE_KINDS for section in ("", "-importance", "-left")))
+    ]
     table: Name
     rows: _Count
 
@@ -68,7 +71,7 @@ class WriteOrder:
         order: random, equal in all repetitions.
         run: the run directory.
         attempt, server, servers, step: see :class:`~trainer.checkpoints.shard_manifest.ServerShard`.
-        tables: the tables, in the order of the server's parts.
+        tables: the tables, in the order of the server's saved parts.
         base: the name of a full shard in a published checkpoint, or none: if the server has written it, rows that were not changed since may be
             left out.
     """
@@ -104,7 +107,7 @@ class LoadOrder:
         run: the run directory.
         server, servers: the server's place, and the number of servers that load.
         step: optimizer steps of the whole run at the moment of the checkpoint.
-        tables: the tables, in the order of the server's parts; ``rows``: those that the server owns.
+        tables: the tables, in the order of the server's saved parts; ``rows``: those that the server owns.
         shards: the names of all shards of the checkpoint, by the server that has written each.
     """
 

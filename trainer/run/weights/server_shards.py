@@ -30,6 +30,7 @@ from trainer.tables.routes.partitioned.table_parts import TablePart
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.servers.frames import Kind
 from trainer.tables.routes.servers.remote_tables import RemoteTables
+from trainer.tables.stores.pruned.saved_parts import SavedPart
 from trainer.wire.flight.error_documents import RemoteError
 from transforms.errors import DataError, HeadraceError
 from warehouse.storage.locations import is_gcs
@@ -105,10 +106,13 @@ class ServerShards:
         return True
 
     def _check_loaded(self, found: Sequence[LoadProgress]) -> None:
-        """Raise :class:`TornCheckpoint` unless each stored row was loaded by the server that owns it; hashed tables may evict some."""
-        for p, part in enumerate(self.engine.parts.parts):
+        """Raise :class:`TornCheckpoint` unless each stored row was loaded by the server that owns it; hashed and pruned tables may have fewer places."""
+        first, is_pruned = self.engine.servers[0], self.engine.setup.pruned
+        for p, saved in enumerate(first.saved_parts):
+            part = self.engine.parts.parts[saved.table]
             loaded, stored = sum(one.rows[p] for one in found), sum(one.stored[p] for one in found)
-            if loaded != stored and not (part.is_replicated or self.engine.servers[0].is_hashed[p]):
+            has_fewer_places = not saved.section and (is_pruned or first.is_hashed[p])
+            if loaded != stored and not (part.is_replicated or has_fewer_places):
                 raise TornCheckpoint("every stored row must be loaded by one server", where=f"table {part.table.name}",
                                      value=f"{loaded} rows", allowed=f"{stored}")  # fmt: skip
 
@@ -120,13 +124,17 @@ class ServerShards:
         return not reason
 
     def _tables(self, server: int, rows_of: Callable[[TablePart], int]) -> tuple[SavedTable, ...]:
-        """The tables of a server, in the order of its parts."""
-        return tuple(SavedTable(*self.place_of(one.table.name), rows_of(one)) for one in self.engine.parts.parts)
+        """The tables of a server, in the order of its saved parts."""
+
+        def table(saved: SavedPart) -> SavedTable:
+            part = self.engine.parts.parts[saved.table]
+            kind, name = self.place_of(part.table.name)
+            return SavedTable(f"{kind}-{saved.section}" if saved.section else kind, name, rows_of(part))
+
+        return tuple(map(table, self.engine.servers[server].saved_parts))
 
     def _refusal(self) -> str:
         """Why shards cannot have the rows of these tables; empty if they can."""
-        if self.engine.setup.pruned:
-            return "pruned tables are saved with the importance of rows that no server holds alone"
         if any(part.is_sliced for part in self.engine.parts.parts):
             return "a plan cuts tables by columns, and a shard has whole rows"
         return ""

@@ -7,6 +7,7 @@ its rows, and what a server that is killed goes on with depends on its own memor
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -57,6 +58,60 @@ def server_groups(
     return groups_on(parts, renumbered(groups_of(tables, options, hashed), order), 0)
 
 
+@dataclass(frozen=True, slots=True)
+class OwnRows:
+    """What a server owns of a saved pruned table, by the server's numbers of rows.
+
+    Attributes:
+        rows: the rows that had places.
+        count: all rows that the server owns.
+        sections: what the table has by rows beside them, by name.
+    """
+
+    rows: TableState
+    count: int
+    sections: Mapping[str, TableState]
+
+
+def loads_of_server(
+    pruning: HeldPruning, parts: int, own: Mapping[int, OwnRows], history: LoadedHistory, *, seed: int, team: Team
+) -> Loads:
+    """What a server loads of the pruned tables of some of its groups: as many rows as it has places, the most important ones.
+
+    Args:
+        pruning: how the tables of the server are pruned.
+        parts: the tables of the server, hashed ones included.
+        own: what it owns of each table of these groups, by position.
+        history: the numbers of all tables.
+        seed: of the tables.
+        team: threads.
+    """
+    none = TableState(np.zeros(0, np.int64), np.zeros((0, 1), np.float32), np.zeros((0, 0), np.float32))
+    important = {p: one.sections.get(IMPORTANCE, none) for p, one in own.items()}
+    pruned = sorted(t for group in pruning.groups for t in group.tables)
+    kept = {p: own[p].rows for p in pruned if p in own}
+    for group in pruning.groups:
+        if not own.keys() & group.tables:
+            continue
+        every = [_spread(own[t].count, important[t]) for t in group.tables]
+        states = [own[t].rows for t in group.tables]
+        chosen = most_important(group, states, every, pruning.options, seed=seed, step=history.kept.step, team=team)
+        kept.update(zip(group.tables, chosen, strict=True))
+    yield from ((p, one, history) for p, one in kept.items())
+    yield from ((parts + k, important[p], None) for k, p in enumerate(pruned) if p in own)
+    if pruning.options.reset == "restored":
+        for k, p in enumerate(pruned):
+            if p in own and LEFT in own[p].sections:
+                yield parts + len(pruned) + k, own[p].sections[LEFT], None
+
+
+def _spread(rows: int, important: TableState) -> Array:
+    """The importance of all of a server's rows of a table."""
+    found = np.zeros(rows, np.float32)
+    found[important.rows] = important.weights[:, 0]
+    return found
+
+
 class PrunedServers:
     """Pruned tables on all servers.
 
@@ -77,7 +132,7 @@ class PrunedServers:
     def __init__(
         self, parts: TableParts, groups: Sequence[RowGroup], options: PruningOptions, *, seed: int, team: Team
     ) -> None:
-        self._parts, self._options, self._seed, self._team = parts, options, seed, team
+        self._parts, self._seed, self._team = parts, seed, team
         self.names = tuple(tuple(parts.tables[t].name for t in one.tables) for one in groups)
         self.held: list[HeldPruning | None] = [
             held_pruning(options, groups_on(parts, groups, server)) for server in range(parts.cores)
@@ -97,33 +152,17 @@ class PrunedServers:
         parts, sections = self._parts.parts, {t: one.sections().by_rows for t, one in histories.items()}
         held = self.held[server]
         assert held is not None
-        pruned = sorted(t for group in held.groups for t in group.tables)
-        own = {p: parts[p].own_state(server, state[name]) for p in pruned if (name := parts[p].table.name) in state}
-        none = TableState(np.zeros(0, np.int64), np.zeros((0, 1), np.float32), np.zeros((0, 0), np.float32))
-        important = {p: parts[p].own_state(server, sections[p][IMPORTANCE]) if p in sections else none for p in own}
-        for group in held.groups:
-            if not own.keys() & group.tables:
-                continue
-            every = [self._spread(server, t, important[t]) for t in group.tables]
-            chosen = most_important(
-                group, [own[t] for t in group.tables], every, self._options, seed=self._seed, step=history.kept.step, team=self._team
-            )  # fmt: skip
-            for t, kept in zip(group.tables, chosen, strict=True):
-                own[t] = kept
-        first = len(parts)
-        yield from ((p, one, history) for p, one in own.items())
-        yield from ((first + k, important[p], None) for k, p in enumerate(pruned) if p in own)
-        if self._options.reset == "restored":
-            first += len(pruned)
-            for k, p in enumerate(pruned):
-                if p in sections and LEFT in sections[p]:
-                    yield first + k, parts[p].own_state(server, sections[p][LEFT]), None
-
-    def _spread(self, server: int, t: int, important: TableState) -> Array:
-        """The importance of all rows of a table on a server."""
-        found = np.zeros(self._parts.parts[t].shard(server)[0].vocabulary_size, np.float32)
-        found[important.rows] = important.weights[:, 0]
-        return found
+        own = {
+            p: OwnRows(
+                parts[p].own_state(server, state[name]),
+                parts[p].row_count(server),
+                {section: parts[p].own_state(server, one) for section, one in sections.get(p, {}).items()},
+            )
+            for group in held.groups
+            for p in group.tables
+            if (name := parts[p].table.name) in state
+        }
+        return loads_of_server(held, len(parts), own, history, seed=self._seed, team=self._team)
 
 
 def pruned_sections(remote: RemoteTables, t: int, counts: Sequence[int]) -> SnapshotSections:
