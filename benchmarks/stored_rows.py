@@ -7,7 +7,7 @@ are those of a user: ``table add``, ``model submit``, ``train --servers`` (a wid
 first half of the log and once to its end, so that the second training begins with rows that the servers load from their shards. ``ckpt verify``
 reads every byte of the last commit. The memory is the peak of the servers' processes together, and of the trainer, a page that several have once.
 
-A billion rows take 16 bytes of memory and about as much of disk each, and the log 8 more: ``--rows`` is cut to what the disk has room for.
+A billion rows take 16 bytes of memory and about as much of disk each, and the log 8 more: ``--rows`` is cut to what fits on the disk.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.folder or None, prefix="headrace-rows-") as name:
         while rows * _DISK_BYTES_PER_ROW > shutil.disk_usage(name).free:
             rows //= 2
-            print(f"the disk has room for {rows:,} rows")
+            print(f"the disk has space for {rows:,} rows")
         measure(Path(name), rows, given.servers, given.ids_per_event)
 
 

@@ -124,7 +124,7 @@ class Recording:
             self._on_event((self._paths[key], row), int(label))
         return np.zeros(batch.rows, np.float32)
 
-    def steps(self, staleness: int) -> StepPipeline:
+    def steps(self, staleness: int, first_step: int) -> StepPipeline:
         return StepPipeline(self, staleness)
 
     def load(self, arrays: Any) -> None: ...

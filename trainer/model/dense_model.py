@@ -26,6 +26,7 @@ from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits, UnitCounter
 from trainer.model.inputs import InputLayout
 from trainer.model.keras_network import KerasNetwork
+from trainer.model.large_batch import Lamb, Lars
 from trainer.model.losses import event_losses
 from trainer.model.mlp import random_of, trainable_of
 from trainer.model.network import Network
@@ -42,6 +43,8 @@ _SLOT_LISTS = {
     "sgd": (),
     "adagrad": ("_accumulators",),
     "adam": ("_momentums", "_velocities"),
+    "lamb": ("_momentums", "_velocities"),
+    "lars": ("_accumulators",),
     "newton": ("_accumulators",),
 }
 
@@ -63,7 +66,7 @@ class DenseModel:
         rows: int = 0,
         takes_outputs: bool = False,
     ) -> None:
-        self._config, self._rows = config, rows or config.batch_rows
+        self._config, self._rows, self._clock = config, rows or config.batch_rows, layout.clock
         self._head = head
         self._dense_width = layout.dense_width
         self._scaling = Scaling(layout, config.dense_scaling)
@@ -90,6 +93,7 @@ class DenseModel:
         self._units = UnitCounter(self.counted_units) if self.counted_units else None
         self._optimizer = _optimizer(config)
         self._optimizer.build(self._weights)
+        self._share = 1.0  # of the learning rate
         shapes = self._shapes()
         self._step = Traced(self._train_step, shapes)
         self._differentiate = Traced(self._gradients, shapes)
@@ -189,6 +193,7 @@ class DenseModel:
         """
         labels = self._head.targets(labels)
         before = self.predict(activations, linear, dense) if self._random or self._moving else None
+        self._follow_schedule()
         logits, by_activations, by_linear, units_on = self._step(activations, linear, dense, labels, weights)
         self.count_units(units_on.numpy())
         return (logits.numpy() if before is None else before), by_activations.numpy(), by_linear.numpy()
@@ -234,6 +239,15 @@ class DenseModel:
         """Set the learning rate of the dense weights."""
         self._optimizer.learning_rate = step_rate(self._config.dense_optimizer, rate, self._config.batch_rows)
 
+    def _follow_schedule(self) -> None:
+        """Set the learning rate of the next update."""
+        if self._config.learning_rate_schedule is not None and self._config.dense_optimizer != "newton":
+            share = self._clock.dense_share
+            if share != self._share:
+                self.set_learning_rate(self._config.dense_learning_rate * share)
+                self._share = share
+            self._clock.count_dense()
+
     @property
     def sizes(self) -> list[int]:
         """The floats of each of :attr:`trainable`."""
@@ -245,6 +259,7 @@ class DenseModel:
         parts = np.split(gradients, np.cumsum(sizes)[:-1]) if sizes else []
         if self._units is not None:
             self._units.add(np.concatenate([parts[place] != 0 for place in self._unit_places]))
+        self._follow_schedule()
         self._update(
             [tf.constant(part.reshape(variable.shape)) for part, variable in zip(parts, self._trainable, strict=True)]
         )
@@ -292,7 +307,12 @@ class DenseModel:
         position = {id(one): k for k, one in enumerate(self._weights)}
         slots = self.optimizer_slots
         return TrainedTower(
-            self._towers, tower, self._config, [slots[position[id(one)]] for one in weights], self.optimizer_updates
+            self._towers,
+            tower,
+            self._config,
+            [slots[position[id(one)]] for one in weights],
+            self.optimizer_updates,
+            self._clock,
         )
 
     @property
@@ -342,6 +362,7 @@ class DenseModel:
         for name, variable in variables.items():
             variable.assign(state[name])
         self.set_learning_rate(self._config.dense_learning_rate)  # the run may go on with another one
+        self._share = 1.0
 
 
 def _network_of(layout: InputLayout, config: TrainConfig, head: AnyHead, *, takes_outputs: bool) -> Network:
@@ -370,5 +391,7 @@ def _optimizer(config: TrainConfig) -> Any:
     rate = step_rate(kind, config.dense_learning_rate, config.batch_rows)
     if kind == "newton":
         return DiagonalNewton(learning_rate=rate, initial_accumulator_value=NEWTON_PRIOR / config.batch_rows**2)
-    kinds = {"adagrad": keras.optimizers.Adagrad, "adam": FusedAdam, "sgd": keras.optimizers.SGD}
+    if kind == "lars":
+        return Lars(learning_rate=rate, initial_accumulator_value=0.0)
+    kinds = {"adagrad": keras.optimizers.Adagrad, "adam": FusedAdam, "lamb": Lamb, "sgd": keras.optimizers.SGD}
     return kinds[kind](learning_rate=rate)

@@ -3,6 +3,11 @@
 Adagrad and Adam are those of Keras with its defaults; a test compares them. *newton* is a diagonal Newton step (as in Hazan, Agarwal,
 Kale, "Logarithmic regret algorithms for online convex optimization", 2007): the gradient by the sum of its squares, which estimates the
 curvature of a log loss. A step shrinks as one by the number of events, so that a weight is a mean over all of them.
+
+*lamb* (You et al., arXiv:1904.00962) and *lars* (You et al., arXiv:1708.03888) are for large batches: the step of each weight matrix is
+scaled by a *trust ratio*, its norm by that of its update, so that no layer moves by more than a share of itself. A matrix of zeros, or
+without a gradient, has a ratio of 1. Lamb is that of Keras. Lars has a momentum of 0.9; its rate is the paper's times the coefficient of
+0.001, so that the rate of both is the share of its norm by which a matrix moves. Biases have the ratio 1.
 """
 
 from __future__ import annotations
@@ -17,11 +22,19 @@ _ADAM_DECAYS = (np.float32(0.9), np.float32(0.999))
 #: As TensorFlow's operation of Adam rounds: 1 - 0.9 in float32.
 _ONE = np.float32(1)
 _EPSILON = 1e-7
+_LARS_MOMENTUM = np.float32(0.9)
 
 #: The first value of newton's slots, in squared gradients of one event: the precision of a normal prior of each weight.
 NEWTON_PRIOR = 5.0
 #: Arrays like a weight that each optimizer keeps for it, by their first value; that of newton is divided by ``batch_rows`` squared.
-SLOTS: dict[str, tuple[float, ...]] = {"sgd": (), "adagrad": (0.1,), "adam": (0.0, 0.0), "newton": (NEWTON_PRIOR,)}
+SLOTS: dict[str, tuple[float, ...]] = {
+    "sgd": (),
+    "adagrad": (0.1,),
+    "adam": (0.0, 0.0),
+    "lamb": (0.0, 0.0),
+    "lars": (0.0,),
+    "newton": (NEWTON_PRIOR,),
+}
 
 
 def step_rate(kind: str, rate: float, batch_rows: int) -> float:
@@ -39,8 +52,23 @@ def updated(kind: str, rate: float, weight: Any, gradient: Any, slots: Sequence[
     if kind == "adagrad":
         total = slots[0] + tf.square(gradient)
         return [weight - rate * gradient / tf.sqrt(total + _EPSILON), total]
+    if kind == "lars":
+        ratio = trust_ratio(weight, gradient) if len(weight.shape) > 1 else _ONE
+        momentum = _LARS_MOMENTUM * slots[0] + rate * ratio * gradient
+        return [weight - momentum, momentum]
     one, two = _ADAM_DECAYS
     mean = slots[0] + (gradient - slots[0]) * (_ONE - one)
     squares = slots[1] + (tf.square(gradient) - slots[1]) * (_ONE - two)
+    if kind == "lamb":
+        without_bias = mean / (1 - tf.pow(one, step + 1))
+        change = without_bias / (tf.sqrt(squares / (1 - tf.pow(two, step + 1))) + _EPSILON)
+        return [weight - rate * trust_ratio(weight, change) * change, mean, squares]
     corrected = rate * tf.sqrt(1 - tf.pow(two, step + 1)) / (1 - tf.pow(one, step + 1))
     return [weight - mean * corrected / (tf.sqrt(squares) + _EPSILON), mean, squares]
+
+
+def trust_ratio(weight: Any, change: Any) -> Any:
+    """The norm of a weight by that of its change; 1 if either is 0."""
+    norm, of_change = tf.norm(weight), tf.norm(change)
+    is_known = tf.logical_and(norm > 0, of_change > 0)
+    return tf.where(is_known, norm / tf.where(is_known, of_change, _ONE), _ONE)

@@ -16,14 +16,15 @@ other types                     refused, with a remedy for the expression
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trainer.errors import ConfigError, UntrainableInput
+from trainer.model.rate_clock import RateClock, ScheduledRate
 from trainer.model.tower_shapes import tower_shapes
 from trainer.model.unbounded_tables import hashed_tables
 from trainer.model.user_embeddings import described_features
 from trainer.options.config import TrainConfig
-from trainer.tables.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, Optimizer, RowWiseAdagrad
+from trainer.tables.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, LearningRate, Optimizer, RowWiseAdagrad
 from trainer.tables.spec import FeatureSpec, Normal, TableSpec, tables_of
 from transforms.errors import nearest
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
@@ -39,11 +40,15 @@ class TypedInput:
 
 @dataclass(frozen=True, slots=True)
 class InputLayout:
-    """Inputs in the order of batches: ``embedded`` inputs are bags of ids of ``features``, ``dense`` ones columns of a matrix."""
+    """Inputs in the order of batches: ``embedded`` inputs are bags of ids of ``features``, ``dense`` ones columns of a matrix.
+
+    ``clock``: that of the learning rates of the tables.
+    """
 
     embedded: tuple[TypedInput, ...]
     dense: tuple[TypedInput, ...]
     features: tuple[FeatureSpec, ...]
+    clock: RateClock = field(default_factory=lambda: RateClock(None), compare=False, repr=False)
 
     @property
     def dense_width(self) -> int:
@@ -83,12 +88,21 @@ def lay_out(inputs: Sequence[TypedInput], config: TrainConfig) -> InputLayout:
             "a model must have at least one input", next_step="add inputs with model.input(name, expression)"
         )
     _check_names(embedded, config)
-    described = described_features(config, {item.name: item.type.buckets or 0 for item in embedded}, _optimizer(config))
-    features = tuple(described.get(item.name) or FeatureSpec(item.name, _table(item, config)) for item in embedded)
+    clock = RateClock(config.learning_rate_schedule)
+    optimizer = _optimizer(config, rate_of(config, config.embedding_learning_rate, clock))
+    described = described_features(config, {item.name: item.type.buckets or 0 for item in embedded}, optimizer)
+    features = tuple(
+        described.get(item.name) or FeatureSpec(item.name, _table(item, config, optimizer)) for item in embedded
+    )
     tables_of(features)
     hashed_tables(features, config)
     tower_shapes(features, config)
-    return InputLayout(embedded, dense, features)
+    return InputLayout(embedded, dense, features, clock)
+
+
+def rate_of(config: TrainConfig, rate: float, clock: RateClock) -> LearningRate:
+    """A learning rate of tables: that of the clock where there is a schedule."""
+    return rate if config.learning_rate_schedule is None else ScheduledRate(rate, clock)
 
 
 def _check_type(item: TypedInput) -> None:
@@ -131,30 +145,30 @@ def _check_names(embedded: Sequence[TypedInput], config: TrainConfig) -> None:
                 )
 
 
-def _table(item: TypedInput, config: TrainConfig) -> TableSpec:
+def _table(item: TypedInput, config: TrainConfig, optimizer: Optimizer) -> TableSpec:
     return TableSpec(
         name=config.tables.get(item.name, item.name),
         vocabulary_size=item.type.buckets or 0,
         dim=config.dims.get(item.name, config.dim),
-        optimizer=_optimizer(config),
+        optimizer=optimizer,
         combiner=config.combiners.get(item.name, config.combiner),
         initializer=Normal(0.0, config.embedding_initial_stddev),
     )
 
 
-def _optimizer(config: TrainConfig) -> Optimizer:
+def _optimizer(config: TrainConfig, rate: LearningRate) -> Optimizer:
     """The optimizer of the embedding tables."""
     decay = config.embedding_weight_decay
     return replace(
-        _by_name(config),
+        _by_name(config, rate),
         admit_after=config.admit_after,
         weight_decay_factor=decay or None,
         multiply_weight_decay_factor_by_learning_rate=decay > 0,
     )
 
 
-def _by_name(config: TrainConfig) -> Optimizer:
-    rate, start = config.embedding_learning_rate, config.embedding_initial_accumulator
+def _by_name(config: TrainConfig, rate: LearningRate) -> Optimizer:
+    start = config.embedding_initial_accumulator
     match config.embedding_optimizer:
         case "sgd":
             return SGD(rate)

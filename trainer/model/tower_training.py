@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from trainer.model.dense_updates import step_rate, updated
 from trainer.model.mlp import trainable_of
+from trainer.model.rate_clock import RateClock
 from trainer.model.tower_modules import TowerModules
 from trainer.model.traced import Traced
 from trainer.options.config import TrainConfig
@@ -27,16 +28,23 @@ class TrainedTower:
         tower: which of them it is.
         slots: by weight of the module, the optimizer's variables for it.
         updates: the optimizer's variable for the number of the model's updates.
+        clock: of the learning rates; a module is updated together with the tables.
     """
 
     def __init__(
-        self, towers: TowerModules, tower: int, config: TrainConfig, slots: Sequence[Sequence[Any]], updates: Any
+        self,
+        towers: TowerModules,
+        tower: int,
+        config: TrainConfig,
+        slots: Sequence[Sequence[Any]],
+        updates: Any,
+        clock: RateClock,
     ) -> None:
         self._module, shape = towers.modules[tower], towers.shapes.towers[tower]
         self.width, self.columns = shape.width, shape.columns
         self.widths = tuple(one.width for one in towers.shapes.towers)
         self.compression = towers.shapes.compression
-        self._kind = config.dense_optimizer
+        self._kind, self._clock = config.dense_optimizer, clock
         self._rate = step_rate(self._kind, config.dense_learning_rate, config.batch_rows)
         self._weights, self._slots, self._all_updates = trainable_of(self._module.layers), slots, updates
         self._forward = Traced(self._module, [(None, shape.columns)])
@@ -78,11 +86,12 @@ class TrainedTower:
         """See :class:`~trainer.tables.routes.towers.tower_module.TowerModule`."""
         ends = np.cumsum([int(np.prod(one.shape)) for one in self._weights])
         step = tf.constant(self._updates, tf.float32)
+        rate = self._rate if self._kind == "newton" else self._rate * self._clock.tables_share
         for variable, slots, end in zip(self._weights, self._slots, ends, strict=True):
             part = gradients[end - int(np.prod(variable.shape)) : end]
             gradient = tf.constant(part.reshape(variable.shape))
             before = [slot.value for slot in slots]
-            after, *slots_after = updated(self._kind, self._rate, variable.value, gradient, before, step)
+            after, *slots_after = updated(self._kind, rate, variable.value, gradient, before, step)
             variable.assign(after)
             for slot, value in zip(slots, slots_after, strict=True):
                 slot.assign(value)

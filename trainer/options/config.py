@@ -14,6 +14,7 @@ from trainer.errors import ConfigError
 from trainer.options.hashed import HashedOptions, read_hashed
 from trainer.options.hot_rows import HotOptions
 from trainer.options.pruning import PruningOptions
+from trainer.options.rate_schedule import RateSchedule
 from trainer.options.resume_rules import changes_weights
 from trainer.options.towers import TowerOptions, with_kept_module, with_recorded_module
 from trainer.options.trial_record import TrialRow, read_trial
@@ -21,7 +22,7 @@ from transforms.errors import nearest
 
 COMBINERS = ("sum", "mean", "sqrtn")
 EMBEDDING_OPTIMIZERS = ("adagrad", "row_wise_adagrad", "sgd", "adam", "ftrl", "adagrad_momentum")
-DENSE_OPTIMIZERS = ("adagrad", "adam", "newton", "sgd")
+DENSE_OPTIMIZERS = ("adagrad", "adam", "lamb", "lars", "newton", "sgd")
 LINEAR_OPTIMIZERS = ("adagrad", "newton")
 #: Networks over activations; others are ``module:function``, a builder of a Keras model.
 NETWORKS = ("dlrm", "dcn", "fm")
@@ -53,7 +54,7 @@ DenseScale = tuple[str, float, float]
 SCALE_KINDS = ("plain", "log")
 
 #: Options that a document has only if they are given: those of earlier releases do not have them.
-_IF_GIVEN = ("hashed", "pruning", "tower_modules", "trial")
+_IF_GIVEN = ("hashed", "learning_rate_schedule", "pruning", "tower_modules", "trial")
 _PER_HOST = "batch_rows_per_host"
 _TOWERS = "tower_modules"
 
@@ -125,6 +126,8 @@ class TrainConfig:
         count_events: count how often every event was trained (1 byte per event).
         hashed: by the name of an input or its table, the options of a table of an unbounded vocabulary
             (:mod:`trainer.options.hashed`).
+        learning_rate_schedule: a warm-up and a decay of all learning rates but those of "newton", whose steps shrink by themselves
+            (:mod:`trainer.options.rate_schedule`); None: rates stay.
         pruning: the options of tables that keep their most important rows (:mod:`trainer.options.pruning`); None: all rows are kept.
         tower_modules: groups of inputs whose activations are compressed together (:mod:`trainer.options.towers`); None: none are.
         staleness: the last steps whose updates a lookup misses, 0 to 64: rows are looked up so many steps before the dense part of their
@@ -190,6 +193,7 @@ class TrainConfig:
     chosen: Mapping[str, str] = field(default_factory=_no_overrides)
     trial: tuple[TrialRow, ...] = ()
     hashed: Mapping[str, HashedOptions] = field(default_factory=_no_overrides)
+    learning_rate_schedule: RateSchedule | None = None
     pruning: PruningOptions | None = None
     tower_modules: TowerOptions | None = None
     staleness: int = 0
@@ -208,6 +212,8 @@ class TrainConfig:
                 _refuse(name, getattr(self, name), "an object by name")
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
         object.__setattr__(self, "hashed", MappingProxyType(read_hashed(self.hashed)))
+        if self.learning_rate_schedule is not None:
+            object.__setattr__(self, "learning_rate_schedule", RateSchedule.read(self.learning_rate_schedule))
         object.__setattr__(self, "pruning", None if self.pruning is None else PruningOptions.read(self.pruning))
         object.__setattr__(self, "hot_rows", None if self.hot_rows is None else HotOptions.read(self.hot_rows))
         if self.tower_modules is not None:
@@ -310,6 +316,9 @@ class TrainConfig:
             value = getattr(self, name)
             if not _is_real(value) or not (0 < value < math.inf):
                 _refuse(name, value, "a finite number > 0")
+        if self.learning_rate_schedule is not None and self.deep and self.embedding_optimizer == "ftrl":
+            _refuse("embedding_optimizer", "ftrl", "another one than ftrl with learning_rate_schedule: its weights are sums times the rate, "
+                    "so that another rate would scale all of them")  # fmt: skip
         for name in ("dropout", "embedding_dropout"):
             if not _is_real(getattr(self, name)) or not 0 <= getattr(self, name) < 1:
                 _refuse(name, getattr(self, name), "a number in [0, 1)")
@@ -386,7 +395,7 @@ def _path_of(option: str, function: object) -> str:
 def _plain(value: Any) -> object:
     if isinstance(value, Mapping):
         return {name: _plain(member) for name, member in value.items()}
-    if isinstance(value, HashedOptions | PruningOptions | TowerOptions | TrialRow):
+    if isinstance(value, HashedOptions | PruningOptions | RateSchedule | TowerOptions | TrialRow):
         return value.to_document()
     return [_plain(member) for member in value] if isinstance(value, (tuple, list)) else value
 

@@ -1,4 +1,4 @@
-"""Training options that tables in the memory of a TPU slice do not have. Tables on parameter servers have them beside a slice, too.
+"""Training options that a TPU slice does not have, or its tables: those on parameter servers have the latter beside a slice, too.
 
 Whole kinds of tables that a slice does not have are in :mod:`trainer.options.combinations`.
 """
@@ -9,6 +9,14 @@ from typing import NoReturn
 
 from trainer.errors import ConfigError
 from trainer.options.config import EMBEDDING_OPTIMIZERS, TrainConfig
+
+
+def check_slice_rates(config: TrainConfig) -> None:
+    """Raise :class:`ConfigError` for learning rates that a slice cannot train with, wherever the tables are."""
+    if config.learning_rate_schedule is not None:
+        raise ConfigError("learning_rate_schedule must be left out with --tpu", where="learning_rate_schedule", value=config.learning_rate_schedule.to_document(),
+                          allowed="none: a slice trains many steps with one call of a program that has its rates compiled in",
+                          next_step="correct this training option, or train without --tpu")  # fmt: skip
 
 
 def check_slice_tables(config: TrainConfig) -> None:

@@ -333,7 +333,7 @@ class _Run:
         first = self._progress.epochs_done
         self._kept = first, 0
         finished = True
-        self._steps = self._weights.steps(self._config.staleness)
+        self._steps = self._weights.steps(self._config.staleness, self._progress.step)
         try:
             with self._steps, BackgroundWriter(self._written) as self._writer:
                 while finished and (stage := self._next_stage(read)):

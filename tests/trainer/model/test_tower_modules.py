@@ -232,6 +232,22 @@ def test_a_tower_that_passes_its_input_on_has_no_weights_on_its_hosts():
     assert tower.variables == []
 
 
+def test_a_module_has_the_rate_of_its_step():
+    """It is updated together with the tables, some steps after the dense part if there is staleness."""
+    schedule = {"warmup_steps": 4}
+    options = config(
+        "run", tower_modules=HALF, dense_optimizer="sgd", dense_learning_rate=0.1, learning_rate_schedule=schedule
+    )
+    layout = lay_out(IDS, options)
+    tower = DenseModel(layout, options, takes_outputs=True).tower_module(0)
+    layout.clock.begin(0)
+    for step in range(6):
+        before = tower.weights
+        tower.apply(np.ones_like(before))
+        np.testing.assert_allclose(before - tower.weights, 0.1 * min(step + 1, 4) / 4, rtol=1e-4)
+        layout.clock.count_tables()
+
+
 @pytest.mark.medium
 @pytest.mark.parametrize("network", ["dlrm", "dcn"])
 def test_a_module_of_one_tower_starts_and_trains_as_that_of_the_model(network):

@@ -139,7 +139,7 @@ class Attempt:
         self._shared = {} if config.batch_rows_per_host else {stop: self._shared_of(stop) for stop in self._stops}
         self._first_batch = self._batch
         self._asked = deque(self._own_pieces(state.carried) if config.batch_rows_per_host else ())
-        self._steps = tools.weights.steps(config.staleness)
+        self._steps = tools.weights.steps(config.staleness, state.progress.step)
         self._last: list[tuple[Array, Array]] = []
 
     @property

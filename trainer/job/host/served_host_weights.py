@@ -144,8 +144,7 @@ class ServedHostWeights(HostWeights):
         """See :meth:`Weights.look_up`."""
         return self.tables.look_up(batch)
 
-    def update_tables(self, batch: Batch, gradients: TableGradients) -> None:
-        """See :meth:`Weights.update_tables`."""
+    def _update_rows(self, batch: Batch, gradients: TableGradients) -> None:
         self.tables.update(batch, gradients)
 
     def arrays(self) -> dict[str, Array]:

@@ -15,7 +15,7 @@ from trainer.model.task_heads import AnyHead, check_task_options, heads_of
 from trainer.model.user_functions import with_code_digests
 from trainer.options.combinations import Setup, check_setup
 from trainer.options.config import TrainConfig
-from trainer.options.slice_tables import check_slice_tables
+from trainer.options.slice_tables import check_slice_rates, check_slice_tables
 from trainer.planning.plan import PartitionPlan
 from trainer.run.labels.due_events import DueEvents, counts_after
 from trainer.run.labels.label_record import LabelRecord
@@ -235,8 +235,10 @@ def check_placement(
             hot=config.hot_rows is not None,
         )
     )
-    if config.engine == "tpu" and not is_served:
-        check_slice_tables(config)
+    if config.engine == "tpu":
+        check_slice_rates(config)
+        if not is_served:
+            check_slice_tables(config)
 
 
 class _Preparation:

@@ -16,8 +16,9 @@ from trainer.errors import TornCheckpoint
 from trainer.model.calibration import Calibration
 from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits
-from trainer.model.inputs import InputLayout
+from trainer.model.inputs import InputLayout, rate_of
 from trainer.model.metrics import AnyScores, StoredScores
+from trainer.model.rate_clock import RateClock
 from trainer.model.task_heads import AnyHead
 from trainer.model.unbounded_tables import table_limits
 from trainer.options.config import TrainConfig
@@ -190,8 +191,13 @@ class ModelWeights(Protocol):
     def abandon_step(self) -> None:
         """Give up a step that was begun, if there is one; the channels must be closed."""
 
-    def steps(self, staleness: int) -> Steps:
-        """Trains batches in order; ``staleness``: the updates that a lookup misses."""
+    def steps(self, staleness: int, first_step: int) -> Steps:
+        """Trains batches in order.
+
+        Args:
+            staleness: the updates that a lookup misses.
+            first_step: the optimizer steps of the run so far, by which learning rates follow their schedule.
+        """
 
     def initial_arrays(self) -> dict[str, Array]:
         """The :meth:`arrays` of a model that was not trained yet."""
@@ -255,8 +261,9 @@ class Weights:
     def abandon_step(self) -> None:
         """See :meth:`ModelWeights.abandon_step`: a step of one process ends by itself."""
 
-    def steps(self, staleness: int) -> Steps:
+    def steps(self, staleness: int, first_step: int) -> Steps:
         """See :meth:`ModelWeights.steps`."""
+        self.layout.clock.begin(first_step)
         return StepPipeline(self, staleness, [one.table.name for one in self.layout.features])
 
     def initial_arrays(self) -> dict[str, Array]:
@@ -291,6 +298,10 @@ class Weights:
 
     def update_tables(self, batch: Batch, gradients: TableGradients) -> None:
         """The updates of the rows of a batch."""
+        self._update_rows(batch, gradients)
+        self.layout.clock.count_tables()
+
+    def _update_rows(self, batch: Batch, gradients: TableGradients) -> None:
         if self.engine is not None:
             self.engine.apply_gradients(batch.ids, gradients.deep)
         if self.linear is not None:
@@ -460,7 +471,7 @@ def linear_features(layout: InputLayout, config: TrainConfig, head: AnyHead) -> 
             replace(
                 feature.table,
                 dim=head.width,
-                optimizer=_linear_optimizer(config),
+                optimizer=_linear_optimizer(config, layout.clock),
                 initializer=Constant(0.0),
             ),
         )
@@ -468,12 +479,12 @@ def linear_features(layout: InputLayout, config: TrainConfig, head: AnyHead) -> 
     )
 
 
-def _linear_optimizer(config: TrainConfig) -> Optimizer:
+def _linear_optimizer(config: TrainConfig, clock: RateClock) -> Optimizer:
     """The optimizer of the tables of the linear part."""
     # Gradients are those of the mean over a batch; the options are in gradients of one event.
     rate, start = config.linear_learning_rate, config.linear_initial_accumulator / config.batch_rows**2
     if config.linear_optimizer == "adagrad":
-        return Adagrad(rate, start, admit_after=config.admit_after)
+        return Adagrad(rate_of(config, rate, clock), start, admit_after=config.admit_after)
     # Without regularisation FTRL of this power is the gradient by the sum of its squares.
     return FTRL(
         rate / config.batch_rows, learning_rate_power=-1.0, initial_accumulator=start, admit_after=config.admit_after

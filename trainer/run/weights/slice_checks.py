@@ -6,7 +6,7 @@ from trainer.errors import ConfigError
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
-from trainer.options.slice_tables import check_slice_tables
+from trainer.options.slice_tables import check_slice_rates, check_slice_tables
 from trainer.run.weights.one_engine import joined_features
 from trainer.tables.tpu.slices import TpuSlice
 from trainer.tables.tpu.unsupported import refuse_for_sparse_core, refuse_for_tpu_embedding
@@ -25,6 +25,7 @@ def check_slice(
                           next_step="headrace train --tpu local trains on the TPUs of this machine")  # fmt: skip
     if slice_ is None:
         return
+    check_slice_rates(config)
     if is_served:
         _check_rows(config, slice_.replicas, f"{slice_.replicas} devices")
     else:

@@ -88,8 +88,8 @@ class TpuWeights:
     def abandon_step(self) -> None:
         """See :meth:`ModelWeights.abandon_step`: a step of a slice ends by itself."""
 
-    def steps(self, staleness: int) -> Steps:
-        """See :meth:`ModelWeights.steps`; the engine has the staleness of its options."""
+    def steps(self, staleness: int, first_step: int) -> Steps:
+        """See :meth:`ModelWeights.steps`; the engine has the staleness of its options, and a slice no schedule."""
         return SliceSteps(self)
 
     def initial_arrays(self) -> dict[str, Array]:

@@ -57,7 +57,7 @@ class Recorder:
         )
         return np.linspace(-1, 1, len(batch.labels), dtype=np.float32)[: batch.rows]
 
-    def steps(self, staleness):
+    def steps(self, staleness, first_step):
         return StepPipeline(self, staleness)
 
     def begin_look_up(self, batch):

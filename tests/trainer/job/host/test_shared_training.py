@@ -38,7 +38,6 @@ def trained(solution, labels, read, options, hosts):
     prepared = prepare_run(solution, options, labels, on_skip=pytest.fail)
     made = plan_job(prepared, unit_rows=1 << 16, hosts=hosts)
     plan = JobPlan.from_bytes(made.to_bytes(), "plan")
-    data = JobData(plan, options.run_dir)
     names = tuple(f"h{rank}" for rank in range(hosts))
     order = StartEpoch(1, 0, plan.units.first_unit, plan.stop_unit, names, None, BEGINNING, "plan")
     reads: list[str] = []
@@ -51,6 +50,7 @@ def trained(solution, labels, read, options, hosts):
 
     def work(channels):
         rank, attempt = channels.steps.rank, None
+        data = JobData(plan, options.run_dir)  # each host has its own, with the clock of its learning rates
         if hosts == 1:
             weights = build_weights(data.layout, data.config, plan.head)
         else:
@@ -120,15 +120,19 @@ def test_real_clicks_train_one_model_with_any_number_of_hosts(tmp_path, news, ex
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "schedule", [None, {"warmup_steps": 3, "decay": "polynomial", "decay_steps": 9, "power": 2.0}], ids=["", "schedule"]
+)
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam", "sgd"])
-def test_sums_of_one_term_have_the_same_bits_with_any_number_of_hosts(tmp_path, optimizer):
+def test_sums_of_one_term_have_the_same_bits_with_any_number_of_hosts(tmp_path, optimizer, schedule):
     """Each id occurs once, so the gradient of a row is that of one event; parts of 32 events are whole vectors of the processor."""
     data = Synthetic(4, 40, types={"user": Dense(DType.INT64, 1000)})
     for k, (path, table) in enumerate(data.tables.items()):
         user = pa.array(100 * k + np.arange(table.num_rows), pa.int64())
         data.tables[path] = table.set_column(0, "user", user)
     options = {"batch_rows": 128, "partitions_per_epoch": 4, "passes": 2, "held_out_share": 0.0,
-               "network": "tests.trainer.model.networks:summed", "embedding_optimizer": optimizer}  # fmt: skip
+               "network": "tests.trainer.model.networks:summed", "embedding_optimizer": optimizer,
+               "learning_rate_schedule": schedule}  # fmt: skip
     found = []
     for hosts in HOSTS:
         progress, arrays, _ = trained(
