@@ -62,7 +62,7 @@ class DisturbedServers:
         """Apply a fault to a server; returns what ends it, None for one that does not last. Raises OSError for one that has ended."""
         keeper = self._servers.processes.get(name, 0)
         child = child_of(keeper)
-        links = (self.links[name], self.worker_links[name])
+        links = tuple(one[name] for one in (self.links, self.worker_links) if name in one)
         match fault.kind:
             case FaultKind.LOSE_MACHINE:
                 self._servers.lose(name)
