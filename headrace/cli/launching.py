@@ -38,6 +38,7 @@ _NOT_PASSED = frozenset(
         "hosts",
         "readers",
         "servers",
+        "embedding_workers",
         "launcher",
         "device",
         "notice_metadata",
@@ -155,6 +156,7 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         gpu=options.device.has_gpu,
         accelerator=cluster.accelerator,
         servers=options.servers.count,
+        embedding_workers=options.servers.worker_count,
         files=files,
     )
 

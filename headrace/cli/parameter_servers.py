@@ -54,6 +54,12 @@ Supervisor = Annotated[
 ]
 _MIB = 1 << 20
 _MOST_DRAIN_SECS = 86_400.0
+TerminatedStatus = Annotated[
+    int,
+    typer.Option(
+        help="The exit status after SIGTERM. A cluster starts a process again whose status is not 0.", min=0, max=255
+    ),
+]
 DrainSecs = Annotated[
     float,
     typer.Option(
@@ -90,14 +96,7 @@ def serve(
     certificate: Certificate = "",
     key: Key = "",
     address_file: AddressFile = "",
-    terminated_status: Annotated[
-        int,
-        typer.Option(
-            help="The exit status after SIGTERM. A cluster starts a process again whose status is not 0.",
-            min=0,
-            max=255,
-        ),
-    ] = 0,
+    terminated_status: TerminatedStatus = 0,
     drain_secs: DrainSecs = 25.0,
     supervisor: Supervisor = 0,
 ) -> None:
@@ -155,6 +154,7 @@ def worker(
     key: Key = "",
     server_ca: Annotated[str, typer.Option(help="PEM file of the authority of the servers' certificates: TLS.")] = "",
     address_file: AddressFile = "",
+    terminated_status: TerminatedStatus = 0,
     drain_secs: DrainSecs = 25.0,
     supervisor: Supervisor = 0,
 ) -> None:
@@ -166,7 +166,7 @@ def worker(
     from trainer.servers.tls import client_tls, server_tls
     from trainer.wire.flight.addresses import Address
 
-    _begin(supervisor)
+    _begin(supervisor, terminated_status)
     _check_drain(drain_secs)
     addresses = addresses_of("--servers", servers)
     if server_token_file and no_server_token:
@@ -189,7 +189,7 @@ def worker(
         say(f"pooling rows at {place}, of the servers at {servers}")
         _write_address(address_file, place)
 
-    if status := run_worker(options, listening):
+    if status := run_worker(options, listening) or terminated_status:
         raise typer.Exit(status)
 
 

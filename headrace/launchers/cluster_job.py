@@ -77,6 +77,7 @@ class ClusterJob:
         gpu: hosts have a GPU each.
         accelerator: the kind of these GPUs, the label ``cloud.google.com/gke-accelerator`` of their nodes; empty: any.
         servers: the number of parameter servers; 0: hosts hold the tables.
+        embedding_workers: the number of embedding workers between hosts and servers; 0: hosts use the servers themselves.
         files: the texts of "plan" and "towers", by option.
         phase: of the run, "initial" or "caught_up", whose processes these are; empty: the run has no phases.
     """
@@ -97,6 +98,7 @@ class ClusterJob:
     gpu: bool = False
     accelerator: str = ""
     servers: int = 0
+    embedding_workers: int = 0
     files: Mapping[str, str] = field(default_factory=dict)
     phase: str = ""
 
@@ -110,6 +112,9 @@ class ClusterJob:
         check_name("--job-name", self.name, most=most_name)
         if not 0 <= self.servers <= _MOST_SERVERS:
             raise InputError("a job must have a number of parameter servers", where="--servers", value=self.servers,
+                             allowed=f"1 to {_MOST_SERVERS}")  # fmt: skip
+        if not 0 <= self.embedding_workers <= _MOST_SERVERS:
+            raise InputError("a job must have a number of embedding workers", where="--embedding-workers", value=self.embedding_workers,
                              allowed=f"1 to {_MOST_SERVERS}")  # fmt: skip
         if not 1 <= self.hosts <= _MOST_HOSTS:
             raise InputError(
@@ -131,7 +136,7 @@ class ClusterJob:
 
     @property
     def workers(self) -> str:
-        """The name of the JobSet of hosts, readers and parameter servers."""
+        """The name of the JobSet of hosts, readers, parameter servers and embedding workers."""
         return f"{self.name}-{self.phase.replace('_', '-') or 'workers'}"
 
     @property

@@ -25,6 +25,7 @@ from headrace.launchers.role_commands import (
     SERVER_PORT,
     SERVICE_ACCOUNT_FOLDER,
     TOKEN_FILE,
+    WORKER_PORT,
     controller_command,
     controller_port,
     file_name,
@@ -32,6 +33,7 @@ from headrace.launchers.role_commands import (
     phases_command,
     reader_command,
     server_command,
+    worker_command,
 )
 from trainer.job.launch.cluster.suspension import QUEUE_LABEL
 from trainer.job.launch.role_signals import LEFT_STATUS
@@ -86,7 +88,7 @@ Placed = tuple[ClusterJob, Cluster]
 def gke_manifests(*phases: Placed) -> tuple[Object, ...]:
     """The objects of a job, or of a run of several phases, in the order in which they are created.
 
-    Phases have one controller, and a JobSet of hosts, readers and parameter servers each, of which one at most is not suspended.
+    Phases have one controller, and a JobSet of all other processes each, of which one at most is not suspended.
     """
     placed = [(_literal(job), cluster) for job, cluster in phases]
     job, cluster = placed[0]
@@ -178,9 +180,9 @@ def _controller_disk(job: ClusterJob, cluster: Cluster) -> Object:
 
 def _training(job: ClusterJob, cluster: Cluster) -> list[str]:
     """The command of the controller of a job, or of its phase."""
-    servers = [_server_address(job, k) for k in range(job.servers)]
+    workers = [_address(job, "worker", k, WORKER_PORT) for k in range(job.embedding_workers)]
     return [
-        *controller_command(job, f"{_IP}:{controller_port(job)}", servers),
+        *controller_command(job, f"{_IP}:{controller_port(job)}", _server_addresses(job), workers),
         *("--jobset", f"{cluster.namespace}/{job.workers}", "--service-account", SERVICE_ACCOUNT_FOLDER),
         *(["--keep-jobset"] if job.is_repeated else []),
         *(["--reader-set", f"{cluster.namespace}/{job.reader_set}"] if job.is_scaled else []),
@@ -234,6 +236,7 @@ def _workers_jobset(job: ClusterJob, cluster: Cluster) -> Object:
                 else [_replicated_job(job, "reader", job.readers.most, _reader_pod(job, _INDEX_VARIABLE))]
             ),
             *([_servers(job)] if job.servers else []),
+            *([_embedding_workers(job)] if job.embedding_workers else []),
         ],
     }
     if cluster.queue:
@@ -316,9 +319,24 @@ def _servers(job: ClusterJob) -> Object:
     return _replicated_job(job, "server", job.servers, pod)
 
 
-def _server_address(job: ClusterJob, index: int) -> str:
-    """The pod of a parameter server in the headless service of its JobSet."""
-    return f"{job.workers}-server-0-{index}.{job.workers}:{SERVER_PORT}"
+def _embedding_workers(job: ClusterJob) -> Object:
+    """Embedding workers, which hold nothing that is lost with their pods. They end when the JobSet is complete."""
+    command = worker_command(job, f"{_IP}:{WORKER_PORT}", _server_addresses(job))
+    container = _container(job, "worker", command, [_TOKEN_MOUNT], {"cpu": "4", "memory": "8Gi"}, [_IP_VARIABLE])
+    container["image"] = job.images.of("reader")  # which has all that a worker needs
+    pod = _worker_pod(job, container, math.ceil(job.grace_secs) + END_SECS)
+    pod["securityContext"] = {"runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER}
+    pod["volumes"] = [_token_volume(job)]
+    return _replicated_job(job, "worker", job.embedding_workers, pod)
+
+
+def _server_addresses(job: ClusterJob) -> list[str]:
+    return [_address(job, "server", k, SERVER_PORT) for k in range(job.servers)]
+
+
+def _address(job: ClusterJob, role: str, index: int, port: int) -> str:
+    """A pod in the headless service of its JobSet."""
+    return f"{job.workers}-{role}-0-{index}.{job.workers}:{port}"
 
 
 def _worker_pod(job: ClusterJob, container: Object, termination_secs: int) -> Object:

@@ -12,6 +12,7 @@ from trainer.job.launch.role_signals import LEFT_STATUS
 CONTROLLER_PORT, READER_PORT, HOST_PORT, SERVER_PORT = 7410, 7411, 7412, 7413
 #: Of the controller of caught-up training: a host of initial training that is slow to end must not join it.
 CAUGHT_UP_PORT = 7414
+WORKER_PORT = 7415
 #: Of several readers on one machine, the port of the first.
 FIRST_READER_PORT = 7420
 #: Where a container finds the token, the training options and its own folder.
@@ -44,8 +45,10 @@ def phases_command(trainings: Sequence[Sequence[str]]) -> list[str]:
     return ["headrace", "role", "phases", *(word for one in trainings for word in ("--", *one[1:]))]
 
 
-def controller_command(job: ClusterJob, address: str, servers: Sequence[str] = ()) -> list[str]:
-    """The command of the controller, which serves at ``address``; ``servers``: the addresses of parameter servers."""
+def controller_command(
+    job: ClusterJob, address: str, servers: Sequence[str] = (), workers: Sequence[str] = ()
+) -> list[str]:
+    """The command of the controller, which serves at ``address``; ``servers``, ``workers``: the addresses of parameter servers and embedding workers."""
     names = {**({"config": "options"} if job.options else {}), **{one: one for one in job.files}}
     files = [
         word for option, name in names.items() for word in (f"--{option}", f"{OPTIONS_FOLDER}/{file_name(job, name)}")
@@ -55,6 +58,7 @@ def controller_command(job: ClusterJob, address: str, servers: Sequence[str] = (
         *("--hosts", str(job.hosts), "--readers", str(job.readers), "--job-dir", JOB_FOLDER),
         *("--launcher", "remote", "--listen", address, "--token-file", TOKEN_FILE),
         *(("--servers", ",".join(servers)) if servers else ()),
+        *(("--embedding-workers", ",".join(workers)) if workers else ()),
     ]
 
 
@@ -66,6 +70,14 @@ def server_command(job: ClusterJob, address: str) -> list[str]:
     return [
         *("headrace", "ps", "serve", "--address", address, "--memory", MEMORY_FOLDER, "--token-file", TOKEN_FILE),
         *("--runs", job.run_dir, "--terminated-status", str(SIGTERM_STATUS), "--drain-secs", f"{job.grace_secs:g}"),
+    ]
+
+
+def worker_command(job: ClusterJob, address: str, servers: Sequence[str]) -> list[str]:
+    """The command of an embedding worker of these servers, which serves at ``address``; all have the token of the job."""
+    return [
+        *("headrace", "ps", "worker", "--servers", ",".join(servers), "--address", address, "--token-file", TOKEN_FILE),
+        *("--terminated-status", str(SIGTERM_STATUS), "--drain-secs", f"{job.grace_secs:g}"),
     ]
 
 

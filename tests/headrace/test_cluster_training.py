@@ -155,13 +155,15 @@ def test_pods_on_machines_of_their_own_train_the_bits_of_one_machine(tmp_path: P
     same(site.run, tmp_path / "local")
 
 
-def test_pods_of_servers_hold_the_tables_of_a_job(tmp_path: Path, gcs_server: GcsServer) -> None:
-    """The pod of a server is evicted, with its rows, then the controller; servers end with the job."""
+@pytest.mark.parametrize("workers", [0, 2])
+def test_pods_of_servers_hold_the_tables_of_a_job(tmp_path: Path, gcs_server: GcsServer, workers: int) -> None:
+    """The pod of a server is evicted, with its rows, one of an embedding worker, then the controller; servers and workers end with the job."""
     site = Site(tmp_path, gcs_server)
     site.memoize()
     documents = site.manifests(
-        "--topology", "", "--hosts", "2", "--servers", "2", "--epoch-secs", "0.01", "--grace-secs", "20"
-    )
+        "--topology", "", "--hosts", "2", "--servers", "2", "--epoch-secs", "0.01", "--grace-secs", "20",
+        *(("--embedding-workers", str(workers)) if workers else ()),
+    )  # fmt: skip
     with (
         kubernetes_server(tmp_path / "account") as server,
         Pods(tmp_path / "pods", documents, site.secrets, server, {}) as pods,
@@ -171,11 +173,17 @@ def test_pods_of_servers_hold_the_tables_of_a_job(tmp_path: Path, gcs_server: Gc
         pods.wait_until(lambda: pods.pod("server", 1).starts == 2, "the server is back")
         committed = epochs_committed(site.run)
         pods.wait_until(lambda: epochs_committed(site.run) > committed, "the job goes on without its rows")
+        if workers:
+            pods.signal("worker", signal.SIGTERM, 0)
+            pods.wait_until(lambda: pods.pod("worker", 0).starts == 2, "the embedding worker is back")
         pods.signal("controller", signal.SIGTERM)
         pods.wait_until(lambda: pods.pod("controller").is_complete, "the job is done")
         servers = [pods.pod("server", k) for k in (0, 1)]
         pods.wait_until(lambda: all(one.process is None for one in servers), "the servers have ended")
         assert [one.statuses for one in servers] == [[143], [143, 143]], pods.story()
+        of_workers = [pods.pod("worker", k) for k in range(workers)]
+        pods.wait_until(lambda: all(one.process is None for one in of_workers), "the embedding workers have ended")
+        assert [one.statuses for one in of_workers] == [[143, 143], [143]][:workers], pods.story()
         logs = [(pods.folder / f"{one.name}.log").read_text() for one in servers]
         assert not any("token must be" in text for text in logs), (
             "the controller watches the servers with the token of the job"

@@ -50,6 +50,10 @@ def served(submitted, tmp_path):
         (("--servers", "1", "--embedding-workers", "here:1"), "at addresses must go with --servers at addresses"),
         (("--servers", "here:1", "--embedding-workers", "here"), "an address must be host:port"),
         (("--servers", "here:1", "--embedding-workers", "a:1,a:1"), "must be different"),
+        (
+            ("--servers", "here:1", "--embedding-workers", "2", "--launcher", "remote"),
+            "remote needs the addresses of running workers",
+        ),
     ],
 )
 def test_workers_that_cannot_be_are_refused(served, options, problem):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from headrace.cli.options.launchers import GKE, LOCAL, REMOTE, TPU_VM, ClusterOptions, option_name
+from headrace.cli.options.launchers import GKE, REMOTE, TPU_VM, ClusterOptions, option_name
 from headrace.cli.options.option_groups import Mark
 from headrace.cli.options.tokens import read_token_file
 from headrace.terminal.output import say
@@ -153,6 +153,11 @@ class ServerOptions:
         return self.used + self.spare_servers if self.servers else 0
 
     @property
+    def worker_count(self) -> int:
+        """The embedding workers that are started with the run; 0 without any, and for those at addresses."""
+        return int(self.embedding_workers) if self.has_own_workers else 0
+
+    @property
     def has_own_workers(self) -> bool:
         """Whether embedding workers are processes of this machine."""
         return _is_number(self.embedding_workers)
@@ -172,9 +177,13 @@ class ServerOptions:
         if not self.servers:
             return
         _check_launcher(self, launcher)
-        if self.embedding_workers and launcher != LOCAL:
-            raise InputError("--embedding-workers needs --launcher local", where="--embedding-workers, --launcher",
-                             value=self.embedding_workers, next_step="leave --embedding-workers out")  # fmt: skip
+        if launcher == GKE and self.embedding_workers and not self.has_own_workers:
+            raise InputError("--embedding-workers with --launcher gke needs a number: the cluster starts that many workers",
+                             where="--embedding-workers, --launcher", value=self.embedding_workers, allowed=f"1 to {_MOST_LOCAL}")  # fmt: skip
+        if launcher == REMOTE and self.has_own_workers:
+            raise InputError("--embedding-workers with --launcher remote needs the addresses of running workers",
+                             where="--embedding-workers, --launcher", value=self.embedding_workers, allowed="host:port,...",
+                             next_step="headrace ps worker --servers ADDRESSES --token-file TOKEN")  # fmt: skip
 
     def _refuse_alone(self) -> None:
         """Raise :class:`InputError` for an option without servers."""

@@ -300,6 +300,28 @@ def test_servers_are_pods_that_the_controller_names(capsys: pytest.CaptureFixtur
     assert option(controller, "--least-servers") == "1"
 
 
+def test_embedding_workers_are_pods_between_hosts_and_servers(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = rendered(capsys, *ON_NODES, "--hosts", "4", "--servers", "2", "--embedding-workers", "3")
+    for one in documents:
+        check_object(one)
+    jobs = jobset(documents, "ctr-workers")["spec"]["replicatedJobs"]
+    assert [(one["name"], one["template"]["spec"]["completions"]) for one in jobs[2:]] == [("server", 2), ("worker", 3)]
+    servers = ",".join(f"ctr-workers-server-0-{k}.ctr-workers:7413" for k in (0, 1))
+    assert arguments(documents, "worker") == [
+        "ps", "worker", "--servers", servers, "--address", "$(POD_IP):7415", "--token-file", "/etc/headrace/job/token",
+        "--terminated-status", "143", "--drain-secs", "30",
+    ]  # fmt: skip
+    worker = pod(documents, "worker")
+    assert worker["containers"][0]["image"] == pod(documents, "server")["containers"][0]["image"]
+    assert worker["terminationGracePeriodSeconds"] == 45
+    controller = arguments(documents, "controller")
+    assert option(controller, "--servers") == servers
+    workers = ",".join(f"ctr-workers-worker-0-{k}.ctr-workers:7415" for k in (0, 1, 2))
+    assert option(controller, "--embedding-workers") == workers
+    assert controller.count("--embedding-workers") == 1
+    assert "--embedding-workers" not in arguments(rendered(capsys, *ON_NODES, "--servers", "2"), "controller")
+
+
 def test_the_controller_alone_may_change_its_workers(capsys: pytest.CaptureFixture[str]) -> None:
     documents = rendered(capsys, *QUEUE)
     role = next(one for one in documents if one["kind"] == "Role")
@@ -535,6 +557,17 @@ WRONG = [
     (["--epoch-secs", "-1"], "must have at least one host", "--epoch-secs"),
     (["--grace-secs", "nan"], "a grace period must be a number of seconds", "--grace-secs"),
     (["--least-hosts", "17"], "at most that of the job", "up to 16"),
+    (
+        ["--topology", "", "--servers", "2", "--embedding-workers", "65"],
+        "--embedding-workers must be a number of processes",
+        "1 to 64",
+    ),
+    (
+        ["--topology", "", "--servers", "2", "--embedding-workers", "ew-0:7000"],
+        "must go with --servers at addresses",
+        "--embedding-workers",
+    ),
+    (["--embedding-workers", "2"], "--embedding-workers must go with --servers", "give --servers too"),
     (["--servers", "65"], "--servers must be a number of processes", "1 to 64"),
     (["--servers", "ps-0:7000"], "needs a number: the cluster starts that many servers", "1 to 64"),
     (["--topology", "", "--servers", "2", "--server-ca", "ca.pem"], "use the token of the job", "--server-ca"),
