@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.held_out_scoring import score
+from headrace.cli.held_out_scoring import OwnScores, score
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import (
     ModelOrRun,
@@ -34,6 +34,9 @@ from headrace.terminal.output import emit, say
 from headrace.terminal.units import many
 from trainer.job.launch.role_signals import end_with_supervisor
 from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from trainer.serving.segmented import Evaluation
 
 
 def evaluate(
@@ -78,17 +81,28 @@ def evaluate(
             table.column(name)  # raises for an unknown one, before anything is scored
         folder = run_folder_of(named.run_dir, named.model, solution.model_version, home)
         hosts_here = 1 if together is None else together.hosts
-        command = partial(scoring_command, named.model, solution.model_version, folder, start, end, home, hosts_here)
-        scored = score(warehouse, solution, folder, f"scoring {named.model}", together, command)
-        if scored.events is None:
-            assert together is not None
-            say(f"host {together.rank} has scored {many(scored.own_events, 'event')}: host 0 shows the figures")
-            return
-        from trainer.run.progress.identity import in_time_order
-        from trainer.serving.segmented import evaluate_by
-
-        fragments = [one for part in in_time_order(solution) for one in part.fragments]
+        command = partial(
+            scoring_command,
+            named.model,
+            solution.model_version,
+            folder,
+            start,
+            end,
+            home,
+            hosts_here,
+            by=columns,
+            most=most,
+        )
         read_columns = partial(read_labels, warehouse.storage, solution, columns=list(columns))
-        found = evaluate_by(scored.events, fragments, columns, read_columns, most=most)
-    screen = evaluation_screen(solution, found, scored.checkpoint, scored.progress, time.monotonic() - began)
+
+        def compute(own: OwnScores) -> tuple[Evaluation, OwnScores]:
+            from trainer.serving.segmented import evaluate_by
+
+            return evaluate_by(own.events, own.fragments, columns, read_columns, most=most, exchange=own.exchange), own
+
+        found, own = score(warehouse, solution, folder, f"scoring {named.model}", compute, together, command)
+    if together is not None and together.rank:
+        say(f"host {together.rank} has scored {many(len(own.events.labels), 'event')}: host 0 shows the figures")
+        return
+    screen = evaluation_screen(solution, found, own.checkpoint, own.progress, time.monotonic() - began)
     emit(screen, as_json=as_json)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.cli.options.scoring_hosts import ScoringHosts, scoring_command
 from headrace.terminal.output import say
@@ -16,14 +16,18 @@ from headrace.terminal.quiet import import_tensorflow_quietly
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from trainer.job.scoring.shared_scoring import ScoringChannels
     from trainer.model.metrics import AnyScores
     from trainer.run.preparation.preparation import PreparedRun
     from trainer.run.progress.held_out import HeldOut
     from trainer.run.weights.run_state import RunProgress
     from trainer.serving.scored_events import ScoredEvents
+    from trainer.tables.routes.exchange import Exchange
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
+
+_Figures = TypeVar("_Figures")
 
 
 def fragment_reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionFragment], pa.Table]:
@@ -40,18 +44,20 @@ SHARED_TEST_EVENTS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """What the newest checkpoint of a run predicts.
+class OwnScores:
+    """What one process has scored.
 
     Attributes:
-        events: None where another host has them.
-        own_events: that this process has scored.
+        events: of this process, in time order after those of the hosts before it.
+        fragments: of these events.
+        exchange: to the other hosts, which compute figures at once.
         checkpoint: its name.
         progress: of the run.
     """
 
-    events: ScoredEvents | None
-    own_events: int
+    events: ScoredEvents
+    fragments: Sequence[SolutionFragment]
+    exchange: Exchange
     checkpoint: str
     progress: RunProgress
 
@@ -61,13 +67,15 @@ def score(
     solution: ReadSolution,
     folder: str,
     what: str,
+    compute: Callable[[OwnScores], _Figures],
     together: ScoringHosts | None = None,
     command: Callable[[int, Path], Sequence[str]] = lambda rank, meeting: (),
-) -> Scored:
-    """Score the labelled events of ``solution`` with the run in ``folder``.
+) -> _Figures:
+    """Score the labelled events of ``solution`` with the newest checkpoint of the run in ``folder``, and compute figures from them.
 
     Args:
         what: the title of the progress bar.
+        compute: the figures, from the events of each of the hosts at once.
         together: the hosts that do so; None: this process alone.
         command: the command line of another process of this machine, by its rank and where they meet.
     """
@@ -75,17 +83,35 @@ def score(
     read = fragment_reader(warehouse, solution)
     with progress_bar(what, "events") as report:
         if together is None:
+            from trainer.run.progress.identity import in_time_order
             from trainer.serving.scored_events import score_events
             from trainer.serving.trained import load_trained
+            from trainer.tables.routes.exchange import OneHost
 
             trained = load_trained(folder, on_skip=_tell_skipped)
             events = score_events(trained, solution, read, progress=report)
-            return Scored(events, len(events.labels), PurePath(trained.checkpoint).name, trained.progress)
+            fragments = [one for part in in_time_order(solution) for one in part.fragments]
+            name = PurePath(trained.checkpoint).name
+            return compute(OwnScores(events, fragments, OneHost(), name, trained.progress))
         from trainer.job.scoring.shared_scoring import score_together
 
-        with together.channels(command) as channels:
-            found = score_together(folder, solution, read, channels, on_skip=_tell_skipped, progress=report)
-        return Scored(found.events, found.own_events, found.saved.name, found.saved.progress)
+        read_labels = label_reader(warehouse, solution)
+
+        def attempt(channels: ScoringChannels) -> _Figures:
+            found = score_together(
+                folder, solution, read, read_labels, channels, on_skip=_tell_skipped, progress=report
+            )
+            saved = found.saved
+            return compute(OwnScores(found.events, found.fragments, channels.steps, saved.name, saved.progress))
+
+        return together.run(command, attempt, say)
+
+
+def label_reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionFragment], pa.Table]:
+    """The function that reads the labels of all stored events of a fragment."""
+    from warehouse.reading.reader import read_labels
+
+    return partial(read_labels, warehouse.storage, solution)
 
 
 def _tell_skipped(reason: str) -> None:
@@ -98,11 +124,19 @@ def score_test(
     """The figures of the events from ``start`` to ``end`` after a training: with ``hosts`` processes of this machine, if they are many events."""
     together = ScoringHosts(hosts, 0) if hosts > 1 and held_out.rows >= SHARED_TEST_EVENTS else None
     command = partial(scoring_command, held_out.model, held_out.model_version, run_dir, start, end, home, hosts)
-    events = score(warehouse, held_out, run_dir, "testing", together, command).events
-    assert events is not None, "the first host has all events"
-    collector = events.head.collector()
-    collector.add(events.labels, events.logits)
-    return collector.scores()
+    return score(warehouse, held_out, run_dir, "testing", _scores, together, command)
+
+
+def _scores(own: OwnScores) -> AnyScores:
+    """The figures of the events of all hosts."""
+    from trainer.serving.segmented import evaluate_by
+
+    return evaluate_by(own.events, own.fragments, (), no_columns, exchange=own.exchange).figures.scores
+
+
+def no_columns(fragment: SolutionFragment) -> pa.Table:
+    """The reader of raw columns where none are asked for."""
+    raise AssertionError(f"no column is read, got {fragment.path}")
 
 
 def score_due_pass(warehouse: Warehouse, prepared: PreparedRun) -> HeldOut | None:
