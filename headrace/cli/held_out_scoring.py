@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypeVar
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from trainer.job.scoring.shared_scoring import ScoringChannels
     from trainer.model.metrics import AnyScores
     from trainer.run.preparation.preparation import PreparedRun
-    from trainer.run.progress.held_out import HeldOut
+    from trainer.run.progress.held_out import HeldOut, ScoredPass
     from trainer.run.weights.run_state import RunProgress
+    from trainer.run.weights.saved_run import SavedRun
     from trainer.serving.scored_events import ScoredEvents
     from trainer.tables.routes.exchange import Exchange
     from warehouse.solution.parts import SolutionFragment
@@ -123,7 +124,9 @@ def score_test(
 ) -> AnyScores:
     """The figures of the events from ``start`` to ``end`` after a training: with ``hosts`` processes of this machine, if they are many events."""
     together = ScoringHosts(hosts, 0) if hosts > 1 and held_out.rows >= SHARED_TEST_EVENTS else None
-    command = partial(scoring_command, held_out.model, held_out.model_version, run_dir, start, end, home, hosts)
+    command = partial(
+        scoring_command, held_out.model, held_out.model_version, run_dir, start, end, home, hosts, table_version=held_out.table_version
+    )  # fmt: skip
     return score(warehouse, held_out, run_dir, "testing", _scores, together, command)
 
 
@@ -139,10 +142,11 @@ def no_columns(fragment: SolutionFragment) -> pa.Table:
     raise AssertionError(f"no column is read, got {fragment.path}")
 
 
-def score_due_pass(warehouse: Warehouse, prepared: PreparedRun) -> HeldOut | None:
+def score_due_pass(warehouse: Warehouse, prepared: PreparedRun, hosts: int = 1) -> HeldOut | None:
     """Score the held-out events with the commit that ends a pass of a job; None if no pass is due, or no event has a label.
 
     The next plan of the job carries the figures into its commits. A job that is killed before scores the same commit again.
+    ``hosts``: so many processes of this machine score many events, each with its share of the tables.
     """
     passes = prepared.due_pass
     if not passes or prepared.saved is None or _is_within_epoch(prepared):
@@ -152,10 +156,71 @@ def score_due_pass(warehouse: Warehouse, prepared: PreparedRun) -> HeldOut | Non
 
     import_tensorflow_quietly()
     say(f"scoring the held-out events after pass {passes}")
-    trained = load_trained(prepared.config.run_dir)
-    read = fragment_reader(warehouse, prepared.solution)
-    found = score_held_out(prepared, passes, prepared.progress.epochs_done, trained.weights.predict, read)
+    events = sum(ref.fragment.rows for ref in prepared.held_out_refs)
+    if hosts > 1 and events >= SHARED_TEST_EVENTS:
+        found = _score_pass_together(warehouse, prepared, passes, ScoringHosts(hosts, 0))
+    else:
+        trained = load_trained(prepared.config.run_dir)
+        read = fragment_reader(warehouse, prepared.solution)
+        found = score_held_out(prepared, passes, prepared.progress.epochs_done, trained.weights.predict, read)
     return None if found is None else prepared.held_out_after(found)
+
+
+def _score_pass_together(
+    warehouse: Warehouse, prepared: PreparedRun, passes: int, together: ScoringHosts
+) -> ScoredPass | None:
+    """The figures after a pass, by processes of this machine."""
+    solution, run_dir = prepared.solution, prepared.config.run_dir
+    held = [one for one in solution.partitions if one.key in {*prepared.progress.held_out_partitions}]
+    start, end = min(one.start for one in held).isoformat(), max(one.end for one in held).isoformat()
+    command = partial(
+        scoring_command, solution.model, solution.model_version, run_dir, start, end, warehouse.storage.home, together.hosts,
+        held_out=passes, table_version=solution.table_version,
+    )  # fmt: skip
+    return score_pass(warehouse, solution, run_dir, passes, together, command)[0]
+
+
+def score_pass(
+    warehouse: Warehouse,
+    solution: ReadSolution,
+    run_dir: str,
+    passes: int,
+    together: ScoringHosts,
+    command: Callable[[int, Path], Sequence[str]] = lambda rank, meeting: (),
+) -> tuple[ScoredPass | None, int]:
+    """The figures of a run's held-out events after a pass, by all hosts at once, and the events that this one has scored.
+
+    Args:
+        solution: with the held-out partitions, and perhaps others.
+        together: the hosts.
+        command: the command line of another process of this machine.
+    """
+    import_tensorflow_quietly()
+    from trainer.job.scoring.shared_scoring import score_together
+    from trainer.options.config import TrainConfig
+    from trainer.run.scoring import scored_pass
+
+    read, read_labels = fragment_reader(warehouse, solution), label_reader(warehouse, solution)
+
+    def attempt(channels: ScoringChannels) -> tuple[ScoredPass | None, int]:
+        found = score_together(
+            run_dir, solution, read, read_labels, channels, choose=_held_out, is_calibrated=False, on_skip=_tell_skipped, progress=report
+        )  # fmt: skip
+        saved, events = found.saved, found.events
+        config = TrainConfig.from_document(saved.identity.config, run_dir=run_dir)
+        scored = scored_pass(
+            passes, saved.progress.epochs_done, saved.head, config, events.labels, events.logits, channels.steps
+        )
+        return scored, len(events.labels)
+
+    with progress_bar("held-out events", "events") as report:
+        return together.run(command, attempt, say)
+
+
+def _held_out(saved: SavedRun, solution: ReadSolution) -> ReadSolution:
+    """The held-out partitions of a run."""
+    keys = {*saved.progress.held_out_partitions}
+    return replace(solution, partitions=tuple(one for one in solution.partitions if one.key in keys))
 
 
 def _is_within_epoch(prepared: PreparedRun) -> bool:

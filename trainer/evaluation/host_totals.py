@@ -32,6 +32,11 @@ class HostTotals:
         """The sum of each number over the hosts."""
         return [int(one) for one in gather_numbers(self.exchange, own).sum(axis=0)]
 
+    def place(self, events: int) -> tuple[int, int]:
+        """The events of the hosts before this one, which has so many, and those of all hosts."""
+        found = gather_numbers(self.exchange, [events])[:, 0].tolist()
+        return sum(found[: self.exchange.rank]), sum(found)
+
     def sums(self, *own: Iterable[Array]) -> list[ExactSum]:
         """The sum of the values of each argument, blocks of floats, without rounding."""
         found = [exact_sum(blocks) for blocks in own]

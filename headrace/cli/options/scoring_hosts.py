@@ -38,6 +38,12 @@ HostsToken = Annotated[
     str, typer.Option("--token-file", help="The token of all --hosts on several machines.", show_default=False)
 ]
 Meeting = Annotated[str, typer.Option("--meeting", hidden=True, help="Where processes of one machine meet.")]
+HeldOut = Annotated[
+    int, typer.Option("--held-out", hidden=True, help="Score the held-out events of the run after this pass.")
+]
+TableVersion = Annotated[
+    int, typer.Option("--table-version", hidden=True, help="The version of the table. Default: the newest.")
+]
 Supervisor = Annotated[int, typer.Option("--supervisor", hidden=True, help="The process that started this one.")]
 
 
@@ -160,6 +166,8 @@ def scoring_command(
     *,
     by: Sequence[str] = (),
     most: int | None = None,
+    held_out: int = 0,
+    table_version: int = 0,
 ) -> list[str]:
     """The command line of another process of this machine that scores the same events, and computes the same figures."""
     found = module_command("headrace", "evaluate", model, "--run-dir", run_dir, "--version", str(version))
@@ -168,7 +176,31 @@ def scoring_command(
     for column in by:
         found += ["--by", column]
     found += [] if most is None else ["--most", str(most)]
+    for name, number in (("--held-out", held_out), ("--table-version", table_version)):
+        found += [name, str(number)] if number else []
     return [*found, "--hosts", str(hosts), "--rank", str(rank), "--meeting", str(meeting), "--json"]
+
+
+def predicting_command(
+    model: str,
+    version: int,
+    run_dir: str,
+    start: str,
+    end: str,
+    columns: str,
+    output: str,
+    home: str,
+    hosts: int,
+    table_version: int,
+    rank: int,
+    meeting: Path,
+) -> list[str]:
+    """The command line of another process of this machine that writes scores of the same events."""
+    found = module_command("headrace", "predict", model, "--run-dir", run_dir, "--version", str(version), "--output", output)  # fmt: skip
+    for name, value in (("--start", start), ("--end", end), ("--columns", columns), ("--home", home)):
+        found += [name, value] if value else []
+    found += ["--table-version", str(table_version)]
+    return [*found, "--hosts", str(hosts), "--rank", str(rank), "--meeting", str(meeting)]
 
 
 def _nothing() -> None:
