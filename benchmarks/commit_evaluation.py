@@ -1,6 +1,6 @@
 """Training with each commit evaluated on a fixed range, against the same training without: steps a second.
 
-    python -m benchmarks.commit_evaluation [--globo FOLDER] [--hours 24] [--rounds 3] [--epochs 6] [--hosts N] [--home FOLDER --model NAME] [--quick]
+    python -m benchmarks.commit_evaluation [--globo FOLDER] [--hours 24] [--rounds 3] [--epochs 6] [--passes 1] [--hosts N] [--home FOLDER --model NAME] [--quick]
 
 Both sides are the command ``headrace train`` in a fresh process on all cores, over memos of one model, with ``--test-end``; one of them also has
 ``--evaluate-commits``, whose process of low priority scores the newest tenth of the partitions with each commit that it finds. Rates are of the steps after
@@ -50,7 +50,7 @@ def train(scene: TrainingScene, run_dir: Path, *more: str) -> Run:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(done.stderr)
+        raise SystemExit(f"status {done.returncode}: {done.stderr or done.stdout}")
     first, last, steps = map(float, file.read_text().split())
     return Run((steps - 1) / (last - first), json.loads(done.stdout))
 
@@ -60,7 +60,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=6, help="commits of a training")
+    parser.add_argument("--epochs", type=int, default=6, help="commits of a pass")
+    parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--hosts", type=int, default=0)
     given = parser.parse_args()
     print(machine())
@@ -71,7 +72,11 @@ def main() -> int:
             solution = read_solution(warehouse, scene.model)
         tested = max(len(solution.partitions) // 10, 1)
         held = solution.partitions[-tested:]
-        options = {**json.loads(scene.options.read_text()), "events_per_epoch": max(scene.rows // given.epochs, 1)}
+        options = {
+            **json.loads(scene.options.read_text()),
+            "events_per_epoch": max(scene.rows // given.epochs, 1),
+            "passes": given.passes,
+        }
         scene.options.write_text(json.dumps(options))
         ranges = ("--end", held[0].start.isoformat(), "--test-end", held[-1].end.isoformat())
         more = (*ranges, *(("--hosts", str(given.hosts), "--readers", "1") if given.hosts else ()))
