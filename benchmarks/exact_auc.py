@@ -1,10 +1,13 @@
 """The exact area under the ROC curve: seconds and memory, beside scikit-learn's.
 
-    python -m benchmarks.exact_auc [--rows 5000000] [--rivals-rows 5000000] [--ties 0 0.5 1] [--threads 0]
+    python -m benchmarks.exact_auc [--rows 5000000] [--rivals-rows 5000000] [--ties 0 0.5 1] [--threads 0] [--hosts 2 4]
 
 Scores are float32 log odds; ``--ties`` is the share of the events that have one of 100 values. ``rank_counts`` counts pairs in whole numbers. On the first
 ``--rivals-rows`` events they are compared with whole numbers from another way of counting, by distinct scores, and with scikit-learn's
 ``roc_auc_score`` in time and value. Memory is what arrays take at most beyond labels and scores.
+
+With ``--hosts`` processes of this machine have an equal share of the events each, and count the pairs together over TCP; no process has all of them. Seconds
+are those of the slowest, from its scores to the counts.
 
 Targets: a difference of 0 in whole numbers, 10 times scikit-learn's speed on 2 cores, at most 9 bytes per event at rest (a label and a float64).
 """
@@ -12,17 +15,24 @@ Targets: a difference of 0 in whole numbers, 10 times scikit-learn's speed on 2 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
+import tempfile
 import time
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.support.harness import machine
-from trainer.evaluation.rank_counts import RankCounts, rank_counts
+from trainer.evaluation.exchanged_counts import exchanged_counts
+from trainer.evaluation.rank_counts import CountedKeys, RankCounts, rank_counts
+from trainer.evaluation.shared_arrays import gather_numbers
+from trainer.job.scoring.scoring_host import meet, scoring_channels
 from trainer.model.metrics import Collector
+from trainer.wire.flight.addresses import Address
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _TARGET_SPEED, _TARGET_BYTES, _VALUES = 10.0, 9.0, 100
@@ -57,6 +67,32 @@ def timed_counts(is_positive: Array, scores: Array, threads: int) -> tuple[RankC
     return found, secs, most / 1e9
 
 
+def _count_together(rank: int, hosts: int, rows: int, ties: float, folder: str, results: Any) -> None:
+    """One of several processes."""
+    is_positive, scores = drawn(rows // hosts, ties, seed=rank)
+    rank_counts(*drawn(1000, 0.5))
+    CountedKeys.of_sorted(np.arange(9, dtype=np.uint32))
+    with scoring_channels(rank, Address("127.0.0.1", 0), lambda own: meet(Path(folder), rank, hosts, own, lambda: None)) as channels:  # fmt: skip
+        gather_numbers(channels.steps, [0])  # all have begun
+        began = time.perf_counter()
+        found = exchanged_counts(channels.steps, is_positive, scores, threads=1)
+        results.put((found, time.perf_counter() - began))
+
+
+def counted_together(hosts: int, rows: int, ties: float) -> tuple[set[RankCounts], float]:
+    """The counts of all hosts, and the seconds of the slowest."""
+    spawn = multiprocessing.get_context("spawn")
+    results = spawn.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        started = [spawn.Process(target=_count_together, args=(rank, hosts, rows, ties, folder, results)) for rank in range(hosts)]  # fmt: skip
+        for one in started:
+            one.start()
+        found = [results.get(timeout=600) for _ in started]
+        for one in started:
+            one.join()
+    return {counts for counts, _ in found}, max(secs for _, secs in found)
+
+
 def bytes_at_rest() -> float:
     """The bytes of an event that an evaluation keeps until its end."""
     collector = Collector()
@@ -71,6 +107,7 @@ def main() -> int:
     parser.add_argument("--rivals-rows", type=int, default=5_000_000)
     parser.add_argument("--ties", type=float, nargs="+", default=[0.0, 0.5, 1.0])
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--hosts", type=int, nargs="*", default=[], help="processes that count together")
     given = parser.parse_args()
     print(machine())
     rank_counts(*drawn(1000, 0.5))  # compiled before
@@ -89,6 +126,14 @@ def main() -> int:
         print(f"  of {len(few):,}: twice the pairs that positives win differ by {exact.twice_wins - known.twice_wins}; scikit-learn's area by {abs(exact.auc - theirs):.1e}; "
               f"{rival / ours:.1f} times its speed ({ours:.3f} s, {rival:.2f} s)")  # fmt: skip
         missed |= exact != known or rival / ours < _TARGET_SPEED
+        for hosts in given.hosts:
+            every = [drawn(given.rows // hosts, ties, seed=rank) for rank in range(hosts)]
+            alone = rank_counts(*(np.concatenate(one) for one in zip(*every, strict=True)), threads=given.threads)
+            del every
+            counts, together = counted_together(hosts, given.rows, ties)
+            print(f"  {hosts} processes together: {together:.2f} s, {together / secs:.2f} of one process's time, "
+                  f"counts {'equal' if counts == {alone} else 'different'}", flush=True)  # fmt: skip
+            missed |= counts != {alone}
     print("all targets reached" if not missed else "a target is missed")
     return int(missed)
 

@@ -89,7 +89,9 @@ def _score(scene: _Scene, rank: int, hosts: int, folder: str, results: Any) -> N
         events: ScoredEvents | None = score_events(load_trained(scene.run), data.solution, data.read, progress=report)
     else:
         with scoring_channels(rank, Address("127.0.0.1", 0), lambda own: meet(Path(folder), rank, hosts, own, lambda: None)) as channels:  # fmt: skip
-            events = score_together(scene.run, data.solution, data.read, channels, progress=report).events
+            events = score_together(
+                scene.run, data.solution, data.read, data.read_labels, channels, progress=report
+            ).events
     (first, begun), (last, done) = marks[0], marks[-1]
     digest = "" if events is None else hashlib.sha256(events.logits.tobytes()).hexdigest()
     results.put((rank, _Done((done - begun) / (last - first) if events else 0.0, max(memory) - before, digest)))

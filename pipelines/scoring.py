@@ -10,7 +10,7 @@ identifies its input (the scores' source, the fragment, the columns), so the sam
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -45,6 +45,8 @@ from warehouse.tables.table import Fragment, content_of
 
 #: A function from a table with a column for each input to scores: [rows], or [rows, classes]; of several labels by name.
 Score = Callable[[pa.Table], Array | Mapping[str, Array]]
+#: Scores of a table, or why it has none.
+Scored = Array | Mapping[str, Array] | HeadraceError
 
 PREDICTION = "prediction"
 #: The first columns of a file: the partition, the fragment, the stored event of each row in it, and the event's time.
@@ -107,10 +109,7 @@ def score_partitions(
     """
     runner = runner or RunnerOptions()
     require_runnable(runner, config.home, config.output)
-    output = Path(config.output).absolute()
-    state = output / _STATE
-    make_folder(state)
-    _claim(state, solution, config)
+    output, state = _opened(solution, config)
     written = state / "solution.json"
     write_atomic(written, json.dumps(solution.to_document(), sort_keys=True).encode())
     for old in state.glob("partition-*.json"):
@@ -120,6 +119,103 @@ def score_partitions(
     with report_progress("scoring", lambda: count_outcomes(state, "partition-"), len(solution.partitions), progress):
         run_pipeline(lambda pipeline: _build(pipeline, job, groups), runner)
     return _report(read_outcomes(state, "partition-"))
+
+
+def score_share(
+    solution: ReadSolution,
+    config: ScoringConfig,
+    rank: int,
+    hosts: int,
+    score_all: Callable[[Iterator[pa.Table]], Iterator[Scored]],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> ScoringReport:
+    """Write the missing scores of this host's fragments; the hosts by rank have all fragments, of about equally many events.
+
+    Args:
+        rank: of this host among so many ``hosts``, each of which calls it at once.
+        score_all: the scores of tables with a column for each input, in order; an error for one that has none. ``config.load`` is not called.
+        progress: called with the written and all fragments of this host.
+
+    The rest is as for :func:`score_partitions`.
+    """
+    output, _ = _opened(solution, config)
+    storage, waiting = Storage(config.home), deque[tuple[_File, pa.Table]]()
+    own = [
+        one for one in _files(solution, config) if min(one.place * hosts // max(solution.rows, 1), hosts - 1) == rank
+    ]
+    if rank == 0:
+        _remove_old(output, solution, config)
+    missing = [one for one in own if not (output / one.path).exists()]
+    failures: list[HeadraceError] = []
+    rows = done = 0
+
+    def fail(file: _File, error: HeadraceError) -> None:
+        error.where = f"{file.partition}, {error.where}" if error.where else file.partition
+        failures.append(error)
+
+    def tables() -> Iterator[pa.Table]:
+        for file in missing:
+            try:
+                read = read_fragment(storage, solution, file.fragment, columns=config.read, rows=True)
+            except HeadraceError as error:
+                fail(file, error)
+                continue
+            waiting.append((file, read))
+            yield read.select(range(len(solution.inputs) + 1))
+
+    for scores in score_all(tables()):
+        file, read = waiting.popleft()
+        if isinstance(scores, HeadraceError):
+            fail(file, scores)
+            continue
+        table = _scored_table(config, solution, read, (file.partition, file.key), scores)
+        make_folder((output / file.path).parent)
+        write_atomic(output / file.path, parquet_bytes(table))
+        sync_path((output / file.path).parent)
+        rows, done = rows + table.num_rows, done + 1
+        progress(done, len(missing))
+    return ScoringReport(len(solution.partitions), done, rows, len(own) - len(missing), tuple(failures))
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The file of a fragment: its path in the output, its keys, and the stored events of all fragments before it."""
+
+    path: str
+    partition: str
+    key: str
+    fragment: SolutionFragment
+    place: int
+
+
+def _files(solution: ReadSolution, config: ScoringConfig) -> Iterator[_File]:
+    place = 0
+    for partition in solution.partitions:
+        names, keys = _names(config, solution, partition), fragment_keys(partition.fragments)
+        for fragment, name, key in zip(partition.fragments, names, keys, strict=True):
+            yield _File(f"{partition.key}/{name}", partition.key, key, fragment, place)
+            place += fragment.live_rows
+
+
+def _remove_old(output: Path, solution: ReadSolution, config: ScoringConfig) -> None:
+    """Remove the files of fragments that no longer exist."""
+    for partition in solution.partitions:
+        _remove_others(output / partition.key, _names(config, solution, partition))
+
+
+def _remove_others(folder: Path, names: Sequence[str]) -> None:
+    for old in folder.glob("scores-*.parquet"):
+        if old.name not in names:
+            old.unlink()
+
+
+def _opened(solution: ReadSolution, config: ScoringConfig) -> tuple[Path, Path]:
+    """The output, which is this source's, and its folder of state."""
+    output = Path(config.output).absolute()
+    state = output / _STATE
+    make_folder(state)
+    _claim(state, solution, config)
+    return output, state
 
 
 def partition_groups(partitions: Sequence[SolutionPartition]) -> list[list[int]]:
@@ -194,9 +290,7 @@ class _Job:
             except HeadraceError as error:
                 error.where = f"{partition.key}, {error.where}" if error.where else partition.key
                 errors.append(error_document(error))
-        for old in folder.glob("scores-*.parquet"):
-            if old.name not in names:
-                old.unlink()  # of a fragment that no longer exists
+        _remove_others(folder, names)
         sync_path(folder)
         return {"partition": partition.key, "files": files, "rows": rows, "known": known, "errors": errors}
 
@@ -204,27 +298,33 @@ class _Job:
         self, solution: ReadSolution, fragment: SolutionFragment, score: Score, place: tuple[str, str]
     ) -> pa.Table:
         """The rows of one fragment's file; ``place``: the keys of its partition and of itself."""
-        columns = self.config.read
-        read = read_fragment(Storage(self.config.home), solution, fragment, columns=columns, rows=True)
-        # By position: a raw column may have the name of an input.
-        width = len(solution.inputs) + 1
-        inputs, raw = read.select(range(width)), read.select(range(width, width + len(columns)))
+        read = read_fragment(Storage(self.config.home), solution, fragment, columns=self.config.read, rows=True)
         with _ONE_AT_A_TIME:
-            scores = score(inputs)
-        named = (
-            {f"{PREDICTION}_{name}": one for name, one in scores.items()}
-            if isinstance(scores, Mapping)
-            else {PREDICTION: scores}
-        )
-        predictions = {name: _column(one) for name, one in named.items()}
-        keys = self._keys(raw, place, read.column(read.num_columns - 1))
-        return _joined(keys, raw, self.config, predictions)
+            scores = score(read.select(range(len(solution.inputs) + 1)))
+        return _scored_table(self.config, solution, read, place, scores)
 
-    def _keys(self, raw: pa.Table, place: tuple[str, str], rows: pa.ChunkedArray) -> dict[str, pa.Array]:
-        time = self.config.time_column
-        values = (*(pa.repeat(one, raw.num_rows) for one in place), rows,
-                  raw.column(time) if time else pa.nulls(raw.num_rows, pa.timestamp("us", "UTC")))  # fmt: skip
-        return dict(zip(KEYS, values, strict=True))
+
+def _scored_table(
+    config: ScoringConfig,
+    solution: ReadSolution,
+    read: pa.Table,
+    place: tuple[str, str],
+    scores: Array | Mapping[str, Array],
+) -> pa.Table:
+    """The rows of one fragment's file.
+
+    Args:
+        read: inputs, label, raw columns and the stored event of each row, by position: a raw column may have the name of an input.
+        place: the keys of the fragment's partition and of itself.
+    """
+    width = len(solution.inputs) + 1
+    raw = read.select(range(width, width + len(config.read)))
+    named = {f"{PREDICTION}_{name}": one for name, one in scores.items()} if isinstance(scores, Mapping) else {PREDICTION: scores}  # fmt: skip
+    predictions = {name: _column(one) for name, one in named.items()}
+    time = config.time_column
+    times = raw.column(time) if time else pa.nulls(raw.num_rows, pa.timestamp("us", "UTC"))
+    keys = (*(pa.repeat(one, raw.num_rows) for one in place), read.column(read.num_columns - 1), times)
+    return _joined(dict(zip(KEYS, keys, strict=True)), raw, config, predictions)
 
 
 def _joined(

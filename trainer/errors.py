@@ -153,6 +153,10 @@ class HostLost(HeadraceError):
     exit_status = 6
 
 
+class HostKilled(HostLost):
+    """Another process of this machine was ended by a signal: the same work may begin again."""
+
+
 class ServerLost(HeadraceError):
     """A parameter server does not answer in time, or has lost its rows, or the load or snapshot that a client had begun.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.cli.options.scoring_hosts import ScoringHosts, scoring_command
 from headrace.terminal.output import say
@@ -16,14 +16,19 @@ from headrace.terminal.quiet import import_tensorflow_quietly
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from trainer.job.scoring.shared_scoring import ScoringChannels
     from trainer.model.metrics import AnyScores
     from trainer.run.preparation.preparation import PreparedRun
-    from trainer.run.progress.held_out import HeldOut
+    from trainer.run.progress.held_out import HeldOut, ScoredPass
     from trainer.run.weights.run_state import RunProgress
+    from trainer.run.weights.saved_run import SavedRun
     from trainer.serving.scored_events import ScoredEvents
+    from trainer.tables.routes.exchange import Exchange
     from warehouse.solution.parts import SolutionFragment
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
+
+_Figures = TypeVar("_Figures")
 
 
 def fragment_reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionFragment], pa.Table]:
@@ -40,18 +45,20 @@ SHARED_TEST_EVENTS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """What the newest checkpoint of a run predicts.
+class OwnScores:
+    """What one process has scored.
 
     Attributes:
-        events: None where another host has them.
-        own_events: that this process has scored.
+        events: of this process, in time order after those of the hosts before it.
+        fragments: of these events.
+        exchange: to the other hosts, which compute figures at once.
         checkpoint: its name.
         progress: of the run.
     """
 
-    events: ScoredEvents | None
-    own_events: int
+    events: ScoredEvents
+    fragments: Sequence[SolutionFragment]
+    exchange: Exchange
     checkpoint: str
     progress: RunProgress
 
@@ -61,13 +68,15 @@ def score(
     solution: ReadSolution,
     folder: str,
     what: str,
+    compute: Callable[[OwnScores], _Figures],
     together: ScoringHosts | None = None,
     command: Callable[[int, Path], Sequence[str]] = lambda rank, meeting: (),
-) -> Scored:
-    """Score the labelled events of ``solution`` with the run in ``folder``.
+) -> _Figures:
+    """Score the labelled events of ``solution`` with the newest checkpoint of the run in ``folder``, and compute figures from them.
 
     Args:
         what: the title of the progress bar.
+        compute: the figures, from the events of each of the hosts at once.
         together: the hosts that do so; None: this process alone.
         command: the command line of another process of this machine, by its rank and where they meet.
     """
@@ -75,17 +84,35 @@ def score(
     read = fragment_reader(warehouse, solution)
     with progress_bar(what, "events") as report:
         if together is None:
+            from trainer.run.progress.identity import in_time_order
             from trainer.serving.scored_events import score_events
             from trainer.serving.trained import load_trained
+            from trainer.tables.routes.exchange import OneHost
 
             trained = load_trained(folder, on_skip=_tell_skipped)
             events = score_events(trained, solution, read, progress=report)
-            return Scored(events, len(events.labels), PurePath(trained.checkpoint).name, trained.progress)
+            fragments = [one for part in in_time_order(solution) for one in part.fragments]
+            name = PurePath(trained.checkpoint).name
+            return compute(OwnScores(events, fragments, OneHost(), name, trained.progress))
         from trainer.job.scoring.shared_scoring import score_together
 
-        with together.channels(command) as channels:
-            found = score_together(folder, solution, read, channels, on_skip=_tell_skipped, progress=report)
-        return Scored(found.events, found.own_events, found.saved.name, found.saved.progress)
+        read_labels = label_reader(warehouse, solution)
+
+        def attempt(channels: ScoringChannels) -> _Figures:
+            found = score_together(
+                folder, solution, read, read_labels, channels, on_skip=_tell_skipped, progress=report
+            )
+            saved = found.saved
+            return compute(OwnScores(found.events, found.fragments, channels.steps, saved.name, saved.progress))
+
+        return together.run(command, attempt, say)
+
+
+def label_reader(warehouse: Warehouse, solution: ReadSolution) -> Callable[[SolutionFragment], pa.Table]:
+    """The function that reads the labels of all stored events of a fragment."""
+    from warehouse.reading.reader import read_labels
+
+    return partial(read_labels, warehouse.storage, solution)
 
 
 def _tell_skipped(reason: str) -> None:
@@ -97,18 +124,29 @@ def score_test(
 ) -> AnyScores:
     """The figures of the events from ``start`` to ``end`` after a training: with ``hosts`` processes of this machine, if they are many events."""
     together = ScoringHosts(hosts, 0) if hosts > 1 and held_out.rows >= SHARED_TEST_EVENTS else None
-    command = partial(scoring_command, held_out.model, held_out.model_version, run_dir, start, end, home, hosts)
-    events = score(warehouse, held_out, run_dir, "testing", together, command).events
-    assert events is not None, "the first host has all events"
-    collector = events.head.collector()
-    collector.add(events.labels, events.logits)
-    return collector.scores()
+    command = partial(
+        scoring_command, held_out.model, held_out.model_version, run_dir, start, end, home, hosts, table_version=held_out.table_version
+    )  # fmt: skip
+    return score(warehouse, held_out, run_dir, "testing", _scores, together, command)
 
 
-def score_due_pass(warehouse: Warehouse, prepared: PreparedRun) -> HeldOut | None:
+def _scores(own: OwnScores) -> AnyScores:
+    """The figures of the events of all hosts."""
+    from trainer.serving.segmented import evaluate_by
+
+    return evaluate_by(own.events, own.fragments, (), no_columns, exchange=own.exchange).figures.scores
+
+
+def no_columns(fragment: SolutionFragment) -> pa.Table:
+    """The reader of raw columns where none are asked for."""
+    raise AssertionError(f"no column is read, got {fragment.path}")
+
+
+def score_due_pass(warehouse: Warehouse, prepared: PreparedRun, hosts: int = 1) -> HeldOut | None:
     """Score the held-out events with the commit that ends a pass of a job; None if no pass is due, or no event has a label.
 
     The next plan of the job carries the figures into its commits. A job that is killed before scores the same commit again.
+    ``hosts``: so many processes of this machine score many events, each with its share of the tables.
     """
     passes = prepared.due_pass
     if not passes or prepared.saved is None or _is_within_epoch(prepared):
@@ -118,10 +156,71 @@ def score_due_pass(warehouse: Warehouse, prepared: PreparedRun) -> HeldOut | Non
 
     import_tensorflow_quietly()
     say(f"scoring the held-out events after pass {passes}")
-    trained = load_trained(prepared.config.run_dir)
-    read = fragment_reader(warehouse, prepared.solution)
-    found = score_held_out(prepared, passes, prepared.progress.epochs_done, trained.weights.predict, read)
+    events = sum(ref.fragment.rows for ref in prepared.held_out_refs)
+    if hosts > 1 and events >= SHARED_TEST_EVENTS:
+        found = _score_pass_together(warehouse, prepared, passes, ScoringHosts(hosts, 0))
+    else:
+        trained = load_trained(prepared.config.run_dir)
+        read = fragment_reader(warehouse, prepared.solution)
+        found = score_held_out(prepared, passes, prepared.progress.epochs_done, trained.weights.predict, read)
     return None if found is None else prepared.held_out_after(found)
+
+
+def _score_pass_together(
+    warehouse: Warehouse, prepared: PreparedRun, passes: int, together: ScoringHosts
+) -> ScoredPass | None:
+    """The figures after a pass, by processes of this machine."""
+    solution, run_dir = prepared.solution, prepared.config.run_dir
+    held = [one for one in solution.partitions if one.key in {*prepared.progress.held_out_partitions}]
+    start, end = min(one.start for one in held).isoformat(), max(one.end for one in held).isoformat()
+    command = partial(
+        scoring_command, solution.model, solution.model_version, run_dir, start, end, warehouse.storage.home, together.hosts,
+        held_out=passes, table_version=solution.table_version,
+    )  # fmt: skip
+    return score_pass(warehouse, solution, run_dir, passes, together, command)[0]
+
+
+def score_pass(
+    warehouse: Warehouse,
+    solution: ReadSolution,
+    run_dir: str,
+    passes: int,
+    together: ScoringHosts,
+    command: Callable[[int, Path], Sequence[str]] = lambda rank, meeting: (),
+) -> tuple[ScoredPass | None, int]:
+    """The figures of a run's held-out events after a pass, by all hosts at once, and the events that this one has scored.
+
+    Args:
+        solution: with the held-out partitions, and perhaps others.
+        together: the hosts.
+        command: the command line of another process of this machine.
+    """
+    import_tensorflow_quietly()
+    from trainer.job.scoring.shared_scoring import score_together
+    from trainer.options.config import TrainConfig
+    from trainer.run.scoring import scored_pass
+
+    read, read_labels = fragment_reader(warehouse, solution), label_reader(warehouse, solution)
+
+    def attempt(channels: ScoringChannels) -> tuple[ScoredPass | None, int]:
+        found = score_together(
+            run_dir, solution, read, read_labels, channels, choose=_held_out, is_calibrated=False, on_skip=_tell_skipped, progress=report
+        )  # fmt: skip
+        saved, events = found.saved, found.events
+        config = TrainConfig.from_document(saved.identity.config, run_dir=run_dir)
+        scored = scored_pass(
+            passes, saved.progress.epochs_done, saved.head, config, events.labels, events.logits, channels.steps
+        )
+        return scored, len(events.labels)
+
+    with progress_bar("held-out events", "events") as report:
+        return together.run(command, attempt, say)
+
+
+def _held_out(saved: SavedRun, solution: ReadSolution) -> ReadSolution:
+    """The held-out partitions of a run."""
+    keys = {*saved.progress.held_out_partitions}
+    return replace(solution, partitions=tuple(one for one in solution.partitions if one.key in keys))
 
 
 def _is_within_epoch(prepared: PreparedRun) -> bool:

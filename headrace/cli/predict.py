@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,14 +22,31 @@ from headrace.cli.options.runs import (
     named_run,
     run_folder_of,
 )
+from headrace.cli.options.scoring_hosts import (
+    Hosts,
+    HostsToken,
+    Meeting,
+    Rank,
+    ScoringHosts,
+    Supervisor,
+    TableVersion,
+    predicting_command,
+    scoring_hosts,
+)
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
-from transforms.errors import DataError, NotFound
+from headrace.terminal.quiet import import_tensorflow_quietly
+from headrace.terminal.units import many
+from trainer.job.launch.role_signals import end_with_supervisor
+from transforms.errors import DataError, InputError, NotFound
 
 if TYPE_CHECKING:
+    from pipelines.scoring import Score, ScoringConfig, ScoringReport
+    from trainer.job.scoring.shared_scoring import ScoringChannels
     from trainer.run.weights.saved_run import SavedRun
+    from trainer.tables.routes.exchange import Exchange
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
@@ -46,14 +66,25 @@ def predict(
     ] = "",
     runner: Runner = "DirectRunner",
     beam_options: BeamOptions = None,
+    hosts: Hosts = "",
+    rank: Rank = -1,
+    token_file: HostsToken = "",
     home: Home = "",
     as_json: AsJson = False,
+    meeting: Meeting = "",
+    supervisor: Supervisor = 0,
+    table_version: TableVersion = 0,
 ) -> None:
     """Score partitions with the newest checkpoint of a trained model. Row i of a file is event i of its fragment.
 
     Running the command again scores new data and what failed before.
     """
     began = time.monotonic()
+    if supervisor:
+        end_with_supervisor(supervisor)
+    together = scoring_hosts(hosts, rank, token_file, meeting)
+    if together is not None and (runner != "DirectRunner" or beam_options):
+        raise InputError("--hosts needs no Beam runner", where="--runner", value=runner, next_step="leave out --runner and --beam-option, or --hosts")  # fmt: skip
     from headrace.scoring import load_scores
     from headrace.screens.predict import PredictedScreen
     from pipelines.runners.runner import RunnerOptions
@@ -63,25 +94,32 @@ def predict(
     options = RunnerOptions(runner, flags=tuple(beam_options or ()))
     named = named_run(model, version, run_dir)
     model = named.model
-    with open_warehouse(home) as warehouse, pinned(warehouse, model, named.version, first, last, "predict") as solution:
+    with (
+        open_warehouse(home) as warehouse,
+        pinned(warehouse, model, named.version, first, last, "predict", table_version) as solution,
+    ):
         folder = run_folder_of(named.run_dir, model, solution.model_version, home)
         raw, time_column = _raw_columns(warehouse, solution.table, columns)
-        saved = _saved(folder, model)
-        _check(saved, solution, folder)
-        config = ScoringConfig(
-            home=warehouse.storage.home,
-            output=output,
-            source=saved.digest,
-            load=partial(load_scores, folder, saved.path),
-            columns=raw,
-            time_column=time_column,
+        configure = partial(
+            ScoringConfig, home=warehouse.storage.home, output=output, columns=raw, time_column=time_column
         )
-        with progress_bar(f"scoring {model}", "partitions") as report:
-            done = score_partitions(solution, config, options, progress=report)
+        if together is None:
+            saved = _saved(folder, model)
+            _check(saved, solution, folder)
+            with progress_bar(f"scoring {model}", "partitions") as report:
+                config = configure(source=saved.digest, load=partial(load_scores, folder, saved.path))
+                done, checkpoint = score_partitions(solution, config, options, progress=report), saved.name
+        else:
+            command = partial(
+                predicting_command, model, solution.model_version, folder, start, end, columns, output, home, together.hosts, solution.table_version
+            )  # fmt: skip
+            done, checkpoint = _predict_together(solution, folder, configure, together, command)
+    if together is not None and together.rank:
+        return say(f"host {together.rank} has scored {many(done.rows, 'event')}: host 0 shows the sum")
     screen = PredictedScreen(
         model=model,
         version=solution.model_version,
-        checkpoint=saved.name,
+        checkpoint=checkpoint,
         output=output,
         partitions=done.partitions,
         files=done.files,
@@ -93,6 +131,49 @@ def predict(
     emit(screen, as_json=as_json)
     if done.failures:
         raise typer.Exit(DataError.exit_status)
+
+
+def _predict_together(
+    solution: ReadSolution,
+    folder: str,
+    configure: Callable[..., ScoringConfig],
+    together: ScoringHosts,
+    command: Callable[[int, Path], Sequence[str]],
+) -> tuple[ScoringReport, str]:
+    """Write the scores by all hosts at once; what they have done, on the first one, and the checkpoint."""
+    import_tensorflow_quietly()
+    from pipelines.scoring import score_share
+    from trainer.job.scoring.shared_model import shared_model
+
+    def attempt(channels: ScoringChannels) -> tuple[ScoringReport, str]:
+        own = shared_model(
+            folder, solution, channels, on_skip=lambda reason: say(f"a checkpoint was skipped: {reason}")
+        )
+        config = configure(source=own.saved.digest, load=_unused)
+        steps = channels.steps
+        done = score_share(solution, config, steps.rank, steps.hosts, own.predict, report)
+        return _summed(done, steps), own.saved.name
+
+    with progress_bar("scoring", "files") as report:
+        return together.run(command, attempt, say)
+
+
+def _unused() -> Score:
+    raise AssertionError("hosts score by the model that they have together")
+
+
+def _summed(own: ScoringReport, steps: Exchange) -> ScoringReport:
+    """What all hosts have done, on the first one; elsewhere what this one has done."""
+    from pipelines.runners.error_documents import error_document, error_from_document
+    from pipelines.scoring import ScoringReport
+    from trainer.evaluation.shared_arrays import gather_bytes, gather_numbers
+
+    files, rows, known = gather_numbers(steps, [own.files, own.rows, own.known_files]).sum(axis=0).tolist()
+    heard = gather_bytes(steps, json.dumps([error_document(one) for one in own.failures]).encode(), to=0)
+    if steps.rank:
+        return own
+    failures = tuple(error_from_document(one) for content in heard for one in json.loads(content))
+    return ScoringReport(own.partitions, files, rows, known, failures)
 
 
 def _raw_columns(warehouse: Warehouse, table: str, columns: str) -> tuple[tuple[str, ...], str]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
 from headrace.terminal.output import emit
+
+if TYPE_CHECKING:
+    from headrace.screens.evaluations import EvaluationRow
 
 
 def status(home: Home = "", as_json: AsJson = False) -> None:
@@ -40,5 +46,16 @@ def status(home: Home = "", as_json: AsJson = False) -> None:
             )
             for queue in found.queues
         ),
+        evaluations=_newest_evaluations(home_location(home)),
     )
     emit(screen, as_json=as_json)
+
+
+def _newest_evaluations(home: str) -> tuple[EvaluationRow, ...]:
+    """The newest evaluation of each run of a local home."""
+    from headrace.screens.evaluations import EvaluationRow
+    from trainer.run.progress.evaluation_log import EvaluationLog
+
+    found = sorted(Path(home).glob("runs/*/evaluations.json"))
+    logs = ((path.parent.name, EvaluationLog.read(path.parent).commits) for path in found)
+    return tuple(EvaluationRow(run, commits[-1]) for run, commits in logs if commits)

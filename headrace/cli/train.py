@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from typer.models import CommandInfo
 
 from headrace.cli.feature_statistics import PROCESS, recorder
+from headrace.cli.following_evaluation import evaluator
 from headrace.cli.held_out_scoring import fragment_reader, score_test
 from headrace.cli.launching import write_launch, write_phases
 from headrace.cli.options.exports import check_exported, finish_export, open_export
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from trainer.planning.plan import PartitionPlan
     from trainer.run.loop import TrainEvent, TrainReport
     from trainer.run.progress.data_changes import ChangePolicy
+    from trainer.run.progress.evaluation_log import EvaluatedCommit
     from trainer.run.weights.served_weights import FollowMoves, MakeEngine
     from trainer.servers.leaving_servers import LeavingServers
     from trainer.servers.run_servers import RunServers
@@ -119,6 +122,9 @@ def train(options: TrainOptions) -> None:
             check_plan_tables(partition, solution, training, folder)
         files = str(job_folder(folder, home, options.run.job_dir))
         exporter = pins.enter_context(open_export(options.serving, folder, files))
+        evaluating = pins.enter_context(
+            evaluator(held_out if data.evaluate_commits else None, folder, files, data.end, data.test_end, home)
+        )
         on_servers = pins.enter_context(open_servers(options.servers, options.cluster, folder, files, partition))
         keep_freed_memory()  # each fragment takes as much as the one before
         if tpus is not None:
@@ -183,9 +189,12 @@ def train(options: TrainOptions) -> None:
                 )
         exported = finish_export(exporter)
         tested = held_out if report.finished else None
-        hosts_here = 1 if starts_later or data.table_version else most_hosts
+        hosts_here = 1 if starts_later else most_hosts
+        evaluations = () if evaluating is None else evaluating.finish().commits
         scores = None
-        if tested:
+        if tested and (found_now := _evaluated_last(evaluations, report, tested)):
+            scores = found_now.scores
+        elif tested:
             scores = score_test(warehouse, tested, folder, hosts_here, start=data.end, end=data.test_end, home=home)
         raw = {column: _score_column(warehouse, tested, column) for column in data.baseline or ()} if tested else {}
     screen = _screen(
@@ -195,9 +204,19 @@ def train(options: TrainOptions) -> None:
         ),
         followed_plan=followed_plan_row(settings.run_dir) if options.hosts.plan_follows_data else None,
         served=served_row(known, found, 0 if lost else report.events),  # events before a loss are not in the report
+        evaluations=evaluations,
     )  # fmt: skip
     emit(screen, as_json=options.run.as_json)
     check_exported(exported)
+
+
+def _evaluated_last(
+    evaluations: Sequence[EvaluatedCommit], report: TrainReport, tested: ReadSolution
+) -> EvaluatedCommit | None:
+    """The evaluation of the newest commit on the events of the test, if there is one."""
+    newest = PurePath(report.checkpoint).name
+    found = [one for one in evaluations[-1:] if (one.checkpoint, one.table_version) == (newest, tested.table_version)]
+    return found[0] if found else None
 
 
 class _Train(TrainCommand):
@@ -511,7 +530,9 @@ def _screen(
     placement: PlacementRow | None,
     followed_plan: FollowedPlanRow | None,
     served: ServedRow | None,
+    evaluations: Sequence[EvaluatedCommit],
 ) -> TrainedScreen:
+    from headrace.screens.evaluations import EvaluationRow
     from headrace.screens.training import TrainedScreen, export_row
     from trainer.checkpoints.host_steps import idle_share
     from trainer.planning.kept_importance import unpruned_share
@@ -563,6 +584,7 @@ def _screen(
         kept=None if kept is None else pruned_row(kept.tables),
         all_passes=_passes_row(solution, settings, report),
         calibrations=_calibrations(settings, report),
+        evaluations=tuple(EvaluationRow(PurePath(settings.run_dir).name, one) for one in evaluations),
     )
 
 

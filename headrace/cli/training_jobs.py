@@ -217,9 +217,14 @@ class _Job:
         """The run and what is left of it, once the figures of the newest pass are known: what is left may depend on them."""
         parts = (self._warehouse, solution, self._config, self._changes)
         prepared = _prepare_unlocked(*parts, verifies_all=verifies_all)
-        if (held_out := score_due_pass(self._warehouse, prepared)) is None:
+        if (held_out := score_due_pass(self._warehouse, prepared, self._scoring_hosts)) is None:
             return prepared
         return _prepare_unlocked(*parts, verifies_all=False, held_out=held_out)
+
+    @property
+    def _scoring_hosts(self) -> int:
+        """The processes of this machine that score: as many as hosts, which have their memory when these do not run."""
+        return 1 if self._remote is not None else self._options.hosts.hosts
 
     def run(self) -> JobStatus:
         """Run the job until it ends."""

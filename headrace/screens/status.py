@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.evaluations import EvaluationRow, evaluation_table
+from headrace.screens.json_fields import fields_of
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, percent_text, secs_text
 
@@ -30,6 +33,7 @@ class StatusScreen:
         requests: (input, fragment) pairs over all submissions of new models or versions.
         computed: requests that were queued; the others were memoized or queued already.
         hit_rate: the share of these others.
+        evaluations: of each run in the home whose commits are evaluated, the newest.
     """
 
     home: str
@@ -47,11 +51,16 @@ class StatusScreen:
     saved_bytes: int
     saved_secs: float
     queues: tuple[QueueRow, ...]
+    evaluations: tuple[EvaluationRow, ...] = ()
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields."""
+        return {**fields_of(self), "evaluations": [one.json_fields() for one in self.evaluations]}
 
     def render(self) -> RenderableType:
         """Facts, then the queues."""
         memos = ", ".join(f"{count_text(n)} {state.lower()}" for state, n in self.memos.items() if n) or "none"
-        head = facts(
+        head: RenderableType = facts(
             (
                 ("home", self.home),
                 ("catalog", self.catalog),
@@ -63,6 +72,9 @@ class StatusScreen:
                 ("saved by sharing", f"{bytes_text(self.saved_bytes)} and {secs_text(self.saved_secs)} of computing"),
             )
         )  # fmt: skip
+        if self.evaluations:
+            title = "newest evaluations of runs"
+            head = Group(head, "", evaluation_table(self.evaluations, has_runs=True, title=title))
         if not any(q.queued or q.leased or q.failed for q in self.queues):
             return Group(head, "", "every queue is empty")
         rows = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.evaluations import EvaluationRow, evaluation_table
 from headrace.screens.hot_rows import hot_row_lines
 from headrace.screens.json_fields import fields_of
 from headrace.screens.pruning import nothing_pruned_text
@@ -239,6 +240,7 @@ class TrainedScreen:
         followed_plan: how often a plan that follows the data has changed; None without one.
         served: what parameter servers have answered; None without them, or if they were away.
         kept: the share of importance that the kept rows of a pruned run have; None for another run.
+        evaluations: the figures of commits on the test range, of ``--evaluate-commits``.
     """
 
     model: str
@@ -285,13 +287,14 @@ class TrainedScreen:
     followed_plan: FollowedPlanRow | None = None
     served: ServedRow | None = None
     kept: PrunedRow | None = None
+    evaluations: tuple[EvaluationRow, ...] = ()
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
         test = None if self.test is None else score_fields(self.test)
         staleness, rows = self.staleness.to_document(), self.staleness.rows
         hot = None if self.hot is None else self.hot.to_document()
-        return {**fields_of(self), "late": _late_fields(self.late), "staleness": staleness, "hot": hot, "test": test,
+        return {**fields_of(self), "evaluations": [one.json_fields() for one in self.evaluations], "late": _late_fields(self.late), "staleness": staleness, "hot": hot, "test": test,
                 "batch_overlap": rows.overlap, "missed_row_updates": rows.mean}  # fmt: skip
 
     def render(self) -> RenderableType:
@@ -373,7 +376,8 @@ class TrainedScreen:
         )
         pairs += verdict_lines(self.verdict)
         tried = (trial_table(self.trial), "") if self.trial else ()
-        return Group(*((chosen, "") if self.options else ()), *tried, table, facts(pairs))
+        evaluated = (evaluation_table(self.evaluations, has_runs=False, title="evaluated on the test range"), "") if self.evaluations else ()  # fmt: skip
+        return Group(*((chosen, "") if self.options else ()), *tried, table, *evaluated, facts(pairs))
 
     def _rate(self) -> str:
         """Events a second, by which two runs of the same log may be compared; none of a run that waits for more data."""

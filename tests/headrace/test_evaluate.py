@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pytest
 from headrace.cli.options.scoring_hosts import scoring_command
 from tests.headrace.conftest import UNTRIED
 from tests.support.processes import PATIENCE_SECS, free_port, start
-from trainer.errors import HostLost
+from trainer.errors import HostKilled, HostLost
 from trainer.model.metrics import auc, calibration, normalized_entropy
 from transforms.child_process import module_command
 
@@ -124,13 +125,59 @@ def test_hosts_at_addresses_have_the_figures_of_one(trained_once, tmp_path):
 def test_a_process_that_ends_early_is_one_error(trained_once, monkeypatch):
     """What it said last is in the error, and nothing waits for it."""
 
-    def failing(*arguments):
-        return [*scoring_command(*arguments), "--not-an-option"]
+    def failing(*arguments, **named):
+        return [*scoring_command(*arguments, **named), "--not-an-option"]
 
     monkeypatch.setattr("headrace.cli.evaluate.scoring_command", failing)
     answer = trained_once("evaluate", "first", *TESTED, "--hosts", "2", status=HostLost.exit_status)
     assert "a process that scores must not end before the others" in answer.err
     assert "status 2" in answer.err
+
+
+#: Runs a command of headrace, and kills its process in the second batch that hosts look up together.
+KILLED = """
+import os, runpy, signal, sys
+from trainer.job.scoring import shared_predictions
+gather, calls = shared_predictions.gather_numbers, []
+def gather_and_end(*arguments):
+    calls.append(None)
+    if len(calls) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return gather(*arguments)
+shared_predictions.gather_numbers = gather_and_end
+sys.argv[0] = "headrace"
+runpy.run_module("headrace", run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+def test_each_event_is_scored_once_after_a_host_is_killed(trained_once, monkeypatch):
+    options = ("evaluate", "first", *TESTED, "--by", "user_id", "--json")
+    started = []
+
+    def killed_at_first(*arguments, **named):
+        command = scoring_command(*arguments, **named)
+        started.append(command)
+        return (
+            [sys.executable, "-c", KILLED, *command[command.index("headrace") + 1 :]] if len(started) == 1 else command
+        )
+
+    monkeypatch.setattr("headrace.cli.evaluate.scoring_command", killed_at_first)
+    answer = trained_once(*options, "--hosts", "2")
+    assert len(started) == 2
+    assert "host 1 was killed: all events are scored again" in answer.err
+    assert {**answer.json, "secs": 0} == {**trained_once(*options).json, "secs": 0}
+
+
+@pytest.mark.slow
+def test_a_host_that_is_killed_every_time_is_an_error(trained_once, monkeypatch):
+    def killed(*arguments, **named):
+        return [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
+
+    monkeypatch.setattr("headrace.cli.evaluate.scoring_command", killed)
+    answer = trained_once("evaluate", "first", *TESTED, "--hosts", "2", status=HostKilled.exit_status)
+    assert answer.err.count("host 1 was killed: all events are scored again") == 2
+    assert "status -9" in answer.err
 
 
 @pytest.mark.slow

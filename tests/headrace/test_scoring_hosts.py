@@ -77,6 +77,18 @@ def test_the_command_of_another_process_has_all_that_names_the_events():
     assert scoring_command("m", 3, "run", "", "", "", 4, 2, Path("folder")) == [*own, *end]
     asked = ["--start", "a", "--end", "b", "--home", "c"]
     assert scoring_command("m", 3, "run", "a", "b", "c", 4, 2, Path("folder")) == [*own, *asked, *end]
+    of_pass = ["--held-out", "2", "--table-version", "9"]
+    assert scoring_command("m", 3, "run", "", "", "", 4, 2, Path("folder"), held_out=2, table_version=9) == [
+        *own,
+        *of_pass,
+        *end,
+    ]
+    figures = ["--by", "x", "--by", "y", "--most", "7"]
+    assert scoring_command("m", 3, "run", "", "", "", 4, 2, Path("folder"), by=("x", "y"), most=7) == [
+        *own,
+        *figures,
+        *end,
+    ]
 
 
 def unused(rank, meeting):

@@ -13,11 +13,12 @@ from transforms.arrays import Array
 _BLOCK: Final = 1 << 20
 
 
-def ordered_keys(scores: Array) -> Array:
+def ordered_keys(scores: Array, *, is_short: bool | None = None) -> Array:
     """Keys in the order of the scores; equal scores, also 0.0 and -0.0, have equal keys.
 
     Args:
         scores: [events], floats or integers.
+        is_short: whether keys of floats have 32 bits, as :func:`has_short_keys` says of these scores and others; None: of these.
 
     Returns:
         uint32 [events] where all scores are float32 values, whatever their type, else uint64.
@@ -31,13 +32,16 @@ def ordered_keys(scores: Array) -> Array:
     if values.dtype.kind == "i":
         signed: Array = values.astype(np.int64)
         return signed.view(np.uint64) ^ np.uint64(1 << 63)
-    if _are_short(values):
+    if has_short_keys(values) if is_short is None else is_short:
         return _keys(values, np.float32, np.uint32)
     return _keys(values, np.float64, np.uint64)
 
 
-def _are_short(values: Array) -> bool:
-    """Whether all floats are float32 values. A NaN is refused in either case."""
+def has_short_keys(scores: Array) -> bool:
+    """Whether all scores are float32 values, whose keys have 32 bits; also where a NaN is among them, which is refused later."""
+    values = np.asarray(scores)
+    if values.dtype.kind != "f":
+        return False
     blocks = (values[first : first + _BLOCK] for first in range(0, len(values), _BLOCK))
     with np.errstate(over="ignore"):  # a value beyond float32's becomes infinite, and differs
         return all(bool((one.astype(np.float32) == one).all()) or bool(np.isnan(one).any()) for one in blocks)

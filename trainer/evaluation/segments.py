@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from trainer.errors import BadBatch
+from trainer.evaluation.host_totals import HostTotals
 from trainer.evaluation.ordered_keys import ordered_keys
+from trainer.evaluation.rank_counts import RankCounts
 from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
 
@@ -35,13 +39,28 @@ class SegmentCounts:
         found: Array = np.divide(self.twice_wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
         return found
 
-    def grouped_auc(self) -> float:
-        """The mean area of segments by their events, without those that have one label (GAUC; Zhu et al., "Optimized Cost per Click
-        in Taobao Display Advertising", KDD 2017, equation 12). NaN if no segment has both labels.
-        """
-        areas, events = self.areas(), self.positives + self.negatives
+    @classmethod
+    def of(cls, counts: RankCounts) -> SegmentCounts:
+        """Those of one segment."""
+        return cls(np.array([counts.positives]), np.array([counts.negatives]), np.array([counts.twice_wins]))
+
+
+def grouped_auc(parts: Sequence[SegmentCounts], totals: HostTotals) -> float:
+    """The mean area of segments by their events, without those that have one label (GAUC; Zhu et al., "Optimized Cost per Click
+    in Taobao Display Advertising", KDD 2017, equation 12). NaN if no segment has both labels.
+
+    Args:
+        parts: of this host, each segment on one host.
+        totals: of the hosts, which call it at once.
+    """
+    weighed, events = [np.zeros(0)], 0
+    for one in parts:
+        areas, own = one.areas(), one.positives + one.negatives
         known = ~np.isnan(areas)
-        return float(np.average(areas[known], weights=events[known])) if known.any() else float("nan")
+        weighed.append(areas[known] * own[known])
+        events += int(own[known].sum())
+    (total,), (count,) = totals.sums(weighed), totals.counts([events])
+    return total.over(count) if count else math.nan
 
 
 def segment_counts(segments: Array, count: int, is_positive: Array, scores: Array) -> SegmentCounts:

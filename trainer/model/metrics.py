@@ -1,4 +1,6 @@
-"""Metrics of predictions: exact, in float64, over numpy arrays.
+"""Metrics of predictions, over the events of this process or of several hosts: equal for any order and any division of the events.
+
+Counts are whole numbers, and sums of float64 are rounded once (:mod:`trainer.evaluation`).
 
 An undefined metric (no events, one class only) is NaN; :class:`Scores` turns it into None.
 """
@@ -6,10 +8,10 @@ An undefined metric (no events, one class only) is NaN; :class:`Scores` turns it
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
@@ -18,8 +20,14 @@ from trainer.options.document_field import OPEN, DocumentField
 from transforms.arrays import Array
 from transforms.derived_documents import Form, Later, document_of
 
+if TYPE_CHECKING:
+    from trainer.evaluation.host_totals import HostTotals
+    from trainer.tables.routes.exchange import Exchange
+
 #: Probabilities are clipped to [EPSILON, 1 - EPSILON] before a logarithm is taken.
 EPSILON = 1e-15
+#: Events whose figures are computed at once.
+_BLOCK = 1 << 18
 
 
 def auc(labels: Array, scores: Array) -> float:
@@ -28,18 +36,12 @@ def auc(labels: Array, scores: Array) -> float:
     Exact, and correctly rounded: see :mod:`trainer.evaluation.rank_counts`. ``labels`` are 0 or 1. NaN when only one class occurs. Raises
     :class:`BadFeature` for a score that is NaN.
     """
-    from trainer.evaluation.rank_counts import rank_counts  # imports numba, which processes that read scores do without
-
-    return rank_counts(_binary(labels), scores).auc
+    return _alone().rank_counts(_binary(labels), scores).auc
 
 
 def log_loss(labels: Array, probabilities: Array) -> float:
     """Mean of ``-ln`` of the predicted probability of the label, in nats. NaN for no events."""
-    positive = _binary(labels)
-    if len(positive) == 0:
-        return math.nan
-    p = np.clip(np.asarray(probabilities, np.float64), EPSILON, 1.0 - EPSILON)
-    return float(-np.mean(np.where(positive, np.log(p), np.log1p(-p))))
+    return _Binary(labels, probabilities, _alone()).log_loss
 
 
 def normalized_entropy(labels: Array, probabilities: Array) -> float:
@@ -47,24 +49,7 @@ def normalized_entropy(labels: Array, probabilities: Array) -> float:
 
     He et al., "Practical Lessons from Predicting Clicks on Ads at Facebook" (ADKDD 2014), equation 1. NaN for one class.
     """
-    positive = _binary(labels)
-    rate = float(positive.mean()) if len(positive) else math.nan
-    if not 0.0 < rate < 1.0:
-        return math.nan
-    entropy = -(rate * math.log(rate) + (1.0 - rate) * math.log1p(-rate))
-    return log_loss(labels, probabilities) / entropy
-
-
-def normalized_entropy_error(labels: Array, probabilities: Array) -> float:
-    """The standard error of :func:`normalized_entropy` as a comparison with the mean rate, paired by event. NaN for one class."""
-    positive = _binary(labels)
-    rate = float(positive.mean()) if len(positive) > 1 else math.nan
-    if not 0.0 < rate < 1.0:
-        return math.nan
-    p = np.clip(np.asarray(probabilities, np.float64), EPSILON, 1.0 - EPSILON)
-    losses = np.where(positive, np.log(rate) - np.log(p), math.log1p(-rate) - np.log1p(-p))
-    entropy = -(rate * math.log(rate) + (1.0 - rate) * math.log1p(-rate))
-    return float(losses.std(ddof=1)) / math.sqrt(len(positive)) / entropy
+    return _Binary(labels, probabilities, _alone()).normalized_entropy
 
 
 def calibration(labels: Array, probabilities: Array) -> float:
@@ -72,8 +57,83 @@ def calibration(labels: Array, probabilities: Array) -> float:
 
     McMahan et al., "Ad Click Prediction: a View from the Trenches" (KDD 2013), section 6. NaN without positives.
     """
-    positives = int(_binary(labels).sum())
-    return float(np.sum(probabilities, dtype=np.float64)) / positives if positives else math.nan
+    return _Binary(labels, probabilities, _alone()).calibration
+
+
+def _alone() -> HostTotals:
+    return _totals(None)
+
+
+def _totals(exchange: Exchange | None) -> HostTotals:
+    """Totals over these hosts; None: over this process."""
+    from trainer.evaluation.host_totals import HostTotals  # imports numba, which processes that read scores do without
+
+    return HostTotals() if exchange is None else HostTotals(exchange)
+
+
+class _Binary:
+    """The figures of binary predictions, over the events of all hosts.
+
+    Args:
+        labels: 0 or 1, of this host's events.
+        predictions: their probabilities of 1, or their log odds.
+        totals: of the hosts, all of which make one at once.
+    """
+
+    def __init__(self, labels: Array, predictions: Array, totals: HostTotals, *, are_logits: bool = False) -> None:
+        self._positive, self._predictions, self._are_logits = _binary(labels), predictions, are_logits
+        self.events, self.positives = totals.counts([len(self._positive), int(np.count_nonzero(self._positive))])
+        losses, chances = totals.sums(self._losses(), (chances for _, chances in self._blocks()))
+        self.rate = self.positives / self.events if self.events else math.nan
+        self.log_loss = losses.over(self.events) if self.events else math.nan
+        self.calibration = chances.over(self.positives) if self.positives else math.nan
+        self._totals = totals
+
+    @property
+    def _entropy(self) -> float:
+        """The log loss of the mean rate; NaN for one class."""
+        rate = self.rate
+        return -(rate * math.log(rate) + (1.0 - rate) * math.log1p(-rate)) if 0.0 < rate < 1.0 else math.nan
+
+    @property
+    def normalized_entropy(self) -> float:
+        return self.log_loss / self._entropy
+
+    def normalized_entropy_error(self) -> float:
+        """The standard error of the normalized entropy as a comparison with the mean rate, paired by event; all hosts call it."""
+        if math.isnan(entropy := self._entropy):
+            return math.nan
+        gained = self.log_loss - entropy
+
+        def squares() -> Iterator[Array]:
+            for (positive, _), losses in zip(self._blocks(), self._losses(), strict=True):
+                base = np.where(positive, math.log(self.rate), math.log1p(-self.rate))
+                yield np.square(losses + base - gained)
+
+        (total,) = self._totals.sums(squares())
+        return math.sqrt(total.over(self.events - 1)) / math.sqrt(self.events) / entropy
+
+    def spread(self) -> float:
+        """The standard deviation of the number of positives, were the predictions the true chances; all hosts call it."""
+        (total,) = self._totals.sums(chances * (1 - chances) for _, chances in self._blocks())
+        return math.sqrt(total.value)
+
+    def _blocks(self) -> Iterator[tuple[Array, Array]]:
+        """Whether events are positive, and their probabilities."""
+        for first in range(0, len(self._positive), _BLOCK):
+            own = self._predictions[first : first + _BLOCK]
+            chances = sigmoid(own) if self._are_logits else np.asarray(own, np.float64)
+            yield self._positive[first : first + _BLOCK], chances
+
+    def _losses(self) -> Iterator[Array]:
+        for positive, chances in self._blocks():
+            p = np.clip(chances, EPSILON, 1.0 - EPSILON)
+            yield -np.where(positive, np.log(p), np.log1p(-p))
+
+
+def chances_spread(labels: Array, logits: Array, exchange: Exchange | None = None) -> float:
+    """The standard deviation of the number of positives of all hosts, were the predictions the true chances."""
+    return _Binary(labels, logits, _totals(exchange), are_logits=True).spread()
 
 
 def _binary(labels: Array) -> Array:
@@ -228,18 +288,20 @@ class Collector(_Predictions):
         """Add the content of another collector."""
         self._add(**other.arrays())
 
-    def scores(self) -> Scores:
-        """The figures over everything taken so far."""
+    def scores(self, exchange: Exchange | None = None) -> Scores:
+        """The figures over everything taken so far, by all hosts of ``exchange``, which call it at once; None: by this process."""
         labels, logits = self.arrays().values()
-        probabilities = sigmoid(logits)
+        totals = _totals(exchange)
+        area = totals.rank_counts(_binary(labels), logits).auc
+        found = _Binary(labels, logits, totals, are_logits=True)
         return Scores(
-            events=len(labels),
-            positives=int(labels.sum(dtype=np.int64)),
-            auc=_defined(auc(labels, logits)),
-            log_loss=_defined(log_loss(labels, probabilities)),
-            normalized_entropy=_defined(normalized_entropy(labels, probabilities)),
-            calibration=_defined(calibration(labels, probabilities)),
-            normalized_entropy_error=_defined(normalized_entropy_error(labels, probabilities)),
+            events=found.events,
+            positives=found.positives,
+            auc=_defined(area),
+            log_loss=_defined(found.log_loss),
+            normalized_entropy=_defined(found.normalized_entropy),
+            calibration=_defined(found.calibration),
+            normalized_entropy_error=_defined(found.normalized_entropy_error()),
         )
 
 
@@ -258,15 +320,19 @@ class ClassCollector(_Predictions):
         losses = -np.log(np.maximum(softmax(logits)[np.arange(len(own)), own], EPSILON))
         self._add(labels=own, losses=losses, hits=np.argmax(logits, axis=1) == own)
 
-    def scores(self) -> ClassScores:
-        """The figures over everything taken so far."""
+    def scores(self, exchange: Exchange | None = None) -> ClassScores:
+        """See :meth:`Collector.scores`."""
         labels, losses, hits = self.arrays().values()
-        if not len(labels):
+        totals = _totals(exchange)
+        events, hit, *counts = totals.counts(
+            [len(labels), int(np.count_nonzero(hits)), *np.bincount(labels, minlength=self._classes).tolist()]
+        )
+        (total,) = totals.sums([losses])
+        if not events:
             return ClassScores(0, None, None, None)
-        loss = float(losses.mean())
-        share = np.bincount(labels, minlength=self._classes) / len(labels)
+        loss, share = total.over(events), np.array(counts) / events
         entropy = float(-np.sum(share[share > 0] * np.log(share[share > 0])))
-        return ClassScores(len(labels), float(hits.mean()), loss, loss / entropy if entropy > 0 else None)
+        return ClassScores(events, hit / events, loss, loss / entropy if entropy > 0 else None)
 
 
 class RegressionCollector(_Predictions):
@@ -283,15 +349,19 @@ class RegressionCollector(_Predictions):
         """Add a copy of one batch: labels in their own unit, and the outputs."""
         self._add(labels=labels, outputs=logits)
 
-    def scores(self) -> RegressionScores:
-        """The figures over everything taken so far."""
+    def scores(self, exchange: Exchange | None = None) -> RegressionScores:
+        """See :meth:`Collector.scores`."""
         labels, outputs = self.arrays().values()
-        if not len(labels):
-            return RegressionScores(0, None, None, None)
+        totals = _totals(exchange)
+        (events,) = totals.counts([len(labels)])
         errors = outputs * self._scale + self._center - labels
-        squared, variance = float(np.mean(errors**2)), float(labels.var())
-        normalized = squared / variance if variance > 0 else None
-        return RegressionScores(len(labels), float(np.abs(errors).mean()), squared, normalized)
+        with np.errstate(over="ignore"):
+            absolute, squared, total = totals.sums([np.abs(errors)], [np.square(errors)], [labels])
+            if not events:
+                return RegressionScores(0, None, None, None)
+            (spread,) = totals.sums([np.square(labels - total.over(events))])
+        error, variance = squared.over(events), spread.over(events)
+        return RegressionScores(events, absolute.over(events), error, error / variance if variance > 0 else None)
 
 
 TaskCollector = Collector | ClassCollector | RegressionCollector
@@ -335,9 +405,10 @@ class TasksCollector:
             own = {key.rpartition("/")[2]: array for key, array in arrays.items() if key.rpartition("/")[0] == name}
             collector.load(own)
 
-    def scores(self) -> TasksScores:
-        """The figures over everything taken so far."""
-        return TasksScores(self._events, {name: one.scores() for name, (one, _) in self._tasks.items()})
+    def scores(self, exchange: Exchange | None = None) -> TasksScores:
+        """See :meth:`Collector.scores`."""
+        (events,) = _totals(exchange).counts([self._events])
+        return TasksScores(events, {name: one.scores(exchange) for name, (one, _) in self._tasks.items()})
 
 
 AnyCollector = TaskCollector | TasksCollector

@@ -6,18 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from headrace.cli.options.tokens import read_token_file
+from trainer.errors import HostKilled
 from transforms.child_process import module_command
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from trainer.job.scoring.shared_scoring import ScoringChannels
 
-_MOST_HOSTS = 1024
+_MOST_HOSTS, _MOST_ATTEMPTS = 1024, 3
+_Found = TypeVar("_Found")
 
 Hosts = Annotated[
     str,
@@ -36,6 +38,12 @@ HostsToken = Annotated[
     str, typer.Option("--token-file", help="The token of all --hosts on several machines.", show_default=False)
 ]
 Meeting = Annotated[str, typer.Option("--meeting", hidden=True, help="Where processes of one machine meet.")]
+HeldOut = Annotated[
+    int, typer.Option("--held-out", hidden=True, help="Score the held-out events of the run after this pass.")
+]
+TableVersion = Annotated[
+    int, typer.Option("--table-version", hidden=True, help="The version of the table. Default: the newest.")
+]
 Supervisor = Annotated[int, typer.Option("--supervisor", hidden=True, help="The process that started this one.")]
 
 
@@ -92,6 +100,26 @@ class ScoringHosts:
             ):
                 yield found
 
+    def run(
+        self,
+        command: Callable[[int, Path], Sequence[str]],
+        work: Callable[[ScoringChannels], _Found],
+        tell: Callable[[str], None],
+    ) -> _Found:
+        """What ``work`` finds by the channels; it begins again if another process of this machine is killed, up to twice.
+
+        ``command``: as of :meth:`channels`; ``tell``: hears that it begins again. Raises :class:`~trainer.errors.HostLost`.
+        """
+        for left in reversed(range(_MOST_ATTEMPTS)):
+            try:
+                with self.channels(command) as channels:
+                    return work(channels)
+            except HostKilled as error:
+                if not left:
+                    raise
+                tell(f"{error.where} was killed: all events are scored again")
+        raise AssertionError("the last attempt returns or raises")
+
 
 def scoring_hosts(hosts: str, rank: int, token_file: str, meeting: str) -> ScoringHosts | None:
     """The hosts that the options name; None: this process scores alone. Raises :class:`InputError`."""
@@ -126,13 +154,53 @@ def scoring_hosts(hosts: str, rank: int, token_file: str, meeting: str) -> Scori
 
 
 def scoring_command(
-    model: str, version: int, run_dir: str, start: str, end: str, home: str, hosts: int, rank: int, meeting: Path
+    model: str,
+    version: int,
+    run_dir: str,
+    start: str,
+    end: str,
+    home: str,
+    hosts: int,
+    rank: int,
+    meeting: Path,
+    *,
+    by: Sequence[str] = (),
+    most: int | None = None,
+    held_out: int = 0,
+    table_version: int = 0,
 ) -> list[str]:
-    """The command line of another process of this machine that scores the same events."""
+    """The command line of another process of this machine that scores the same events, and computes the same figures."""
     found = module_command("headrace", "evaluate", model, "--run-dir", run_dir, "--version", str(version))
     for name, value in (("--start", start), ("--end", end), ("--home", home)):
         found += [name, value] if value else []
+    for column in by:
+        found += ["--by", column]
+    found += [] if most is None else ["--most", str(most)]
+    for name, number in (("--held-out", held_out), ("--table-version", table_version)):
+        found += [name, str(number)] if number else []
     return [*found, "--hosts", str(hosts), "--rank", str(rank), "--meeting", str(meeting), "--json"]
+
+
+def predicting_command(
+    model: str,
+    version: int,
+    run_dir: str,
+    start: str,
+    end: str,
+    columns: str,
+    output: str,
+    home: str,
+    hosts: int,
+    table_version: int,
+    rank: int,
+    meeting: Path,
+) -> list[str]:
+    """The command line of another process of this machine that writes scores of the same events."""
+    found = module_command("headrace", "predict", model, "--run-dir", run_dir, "--version", str(version), "--output", output)  # fmt: skip
+    for name, value in (("--start", start), ("--end", end), ("--columns", columns), ("--home", home)):
+        found += [name, value] if value else []
+    found += ["--table-version", str(table_version)]
+    return [*found, "--hosts", str(hosts), "--rank", str(rank), "--meeting", str(meeting)]
 
 
 def _nothing() -> None:

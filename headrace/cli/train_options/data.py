@@ -40,6 +40,13 @@ class DataOptions:
         Mark.FIRST,
         Mark.TIME,
     ] = ""
+    evaluate_commits: Annotated[
+        bool,
+        typer.Option(
+            "--evaluate-commits/--no-evaluate-commits",
+            help="Also test each checkpoint while training goes on, by a process of low priority.",
+        ),
+    ] = False
     table_version: Annotated[
         int,
         typer.Option(help="Train on this version of the table. Default: the newest.", show_default=False),
@@ -69,6 +76,9 @@ class DataOptions:
             raise InputError(
                 "--test-end must go with --end", where="--test-end", value=self.test_end, next_step="give --end too"
             )
+        if self.evaluate_commits and until is None:
+            raise InputError("--evaluate-commits must go with a range of events", where="--evaluate-commits", value="no --test-end",
+                             next_step="give --end and --test-end too")  # fmt: skip
 
     def moments(self) -> tuple[datetime | None, datetime | None, datetime | None]:
         """Start, end, and the end of the test; None for a side without a limit. Raises :class:`InputError`."""

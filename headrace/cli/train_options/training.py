@@ -116,6 +116,10 @@ class TrainOptions:
             if value := getattr(self.hosts, name):
                 raise InputError("a job on other machines needs a fixed number of processes", where=option_name(name),
                                  value=value, next_step="leave this option out")  # fmt: skip
+        if self.data.evaluate_commits and self.cluster.launcher != LOCAL:
+            raise InputError("--evaluate-commits needs --launcher local: the controller of a job on other machines has no memory for tables",
+                             where="--evaluate-commits, --launcher", value=self.cluster.launcher,
+                             next_step="leave it out, and start headrace evaluate --follow on a machine that reads the run")  # fmt: skip
 
     def _check_job(self) -> None:
         """Raise :class:`InputError` for a job, or training in one process, that this command cannot run."""

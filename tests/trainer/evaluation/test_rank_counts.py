@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from trainer.errors import BadBatch, BadFeature
+from trainer.evaluation.host_totals import HostTotals
 from trainer.evaluation.ordered_keys import ordered_keys
 from trainer.evaluation.rank_counts import RankCounts, rank_counts
-from trainer.evaluation.segments import segment_counts
+from trainer.evaluation.segments import grouped_auc, segment_counts
 
 _ODD = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, 1e-45, -1e-45, 3.4e38, 1 / 3]
 _SCORES = st.lists(
@@ -110,8 +111,12 @@ def test_segments_have_the_counts_of_their_events(drawn, count, data):
 def test_the_grouped_area_weighs_segments_by_their_events():
     segments, is_positive = np.array([0, 0, 1, 1, 1, 2, 2]), np.array([1, 0, 1, 0, 0, 1, 1], bool)
     found = segment_counts(segments, 3, is_positive, np.array([0.9, 0.1, 0.5, 0.5, 0.9, 0.0, 1.0]))
-    assert found.grouped_auc() == pytest.approx((2 * 1.0 + 3 * 0.25) / 5)
-    assert math.isnan(segment_counts(np.zeros(2, int), 1, np.ones(2, bool), np.zeros(2)).grouped_auc())
+    assert grouped_auc([found], HostTotals()) == pytest.approx((2 * 1.0 + 3 * 0.25) / 5)
+    parts = [segment_counts(segments[own] % 2, 2, is_positive[own], np.array([0.9, 0.1, 0.5, 0.5, 0.9, 0.0, 1.0])[own])
+             for own in (segments < 2, segments == 2)]  # fmt: skip
+    assert grouped_auc(parts, HostTotals()) == grouped_auc([found], HostTotals())
+    none = segment_counts(np.zeros(2, int), 1, np.ones(2, bool), np.zeros(2))
+    assert math.isnan(grouped_auc([none], HostTotals()))
 
 
 @pytest.mark.parametrize("segments", [[0, 3], [-1, 0], [0]])

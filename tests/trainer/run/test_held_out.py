@@ -3,17 +3,24 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import scaled
+from tests.trainer.thread_channels import on_channels
 from trainer.errors import TornCheckpoint
+from trainer.model.event_losses import event_losses
+from trainer.model.heads import BINARY
 from trainer.model.metrics import Scores
+from trainer.options.config import TrainConfig
 from trainer.options.document_field import DocumentField
 from trainer.run.progress.epochs import plan_epochs
 from trainer.run.progress.held_out import BLOCKS, HeldOut, ScoredPass, split_held_out
+from trainer.run.scoring import scored_pass
 
 
 def scored(passes, losses):
@@ -36,6 +43,31 @@ def test_the_held_out_share_is_the_smallest_newest_one_and_all_is_trained_as_oft
         assert sum(events[key] for key in held) >= wanted or len(older) == 1
         first_held = next(epoch.number for epoch in epochs if epoch.partitions[0] == held[0])
         assert all(set(epoch.partitions) <= set(older) for epoch in epochs[:first_held])
+
+
+@settings(max_examples=scaled(40), deadline=None)
+@given(st.lists(st.integers(0, 150), min_size=1, max_size=4), st.sampled_from(["none", "platt"]), st.integers(0, 99))
+def test_hosts_have_the_figures_of_a_pass_of_one_process(sizes, calibration, seed):
+    """``sizes``: the events of each host, by rank in time order."""
+    source, options = np.random.default_rng(seed), TrainConfig("run", calibration=calibration, passes=2)
+    labels = source.integers(0, 2, sum(sizes)).astype(np.float32)
+    logits = source.normal(size=sum(sizes)).astype(np.float32)
+    alone = scored_pass(1, 3, BINARY, options, labels, logits)
+    ends = np.cumsum([0, *sizes])
+
+    def work(channels):
+        own = slice(ends[channels.steps.rank], ends[channels.steps.rank + 1])
+        return scored_pass(1, 3, BINARY, options, labels[own], logits[own], channels.steps)
+
+    first, *others = on_channels(len(sizes), work)
+    assert first == alone
+    if alone is None:
+        assert others == [None] * len(others)
+        return
+    assert alone.loss == pytest.approx(event_losses(BINARY, labels, logits).mean(), rel=1e-12)
+    blocks = np.array_split(event_losses(BINARY, labels, logits), min(BLOCKS, len(labels)))
+    assert alone.block_losses == pytest.approx([one.mean() for one in blocks], rel=1e-12)
+    assert [replace(one, calibrations=alone.calibrations) for one in others] == [alone] * len(others)
 
 
 @pytest.mark.parametrize(

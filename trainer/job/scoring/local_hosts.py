@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.errors import HostLost
+from trainer.errors import HostKilled, HostLost
 from transforms.child_process import child_environment
 
 _END_SECS = 10.0
@@ -33,10 +33,10 @@ class LocalHosts:
     processes: tuple[subprocess.Popen[bytes], ...]
 
     def check(self) -> None:
-        """Raise :class:`HostLost` for a process that has failed."""
+        """Raise :class:`HostLost` for a process that has failed, and :class:`HostKilled` for one that a signal has ended."""
         for rank, process in enumerate(self.processes, 1):
-            if process.poll():
-                raise HostLost("a process that scores must not end before the others", where=f"host {rank}", value=f"status {process.returncode}: {self._last_line(rank)}",
+            if status := process.poll():
+                raise (HostKilled if status < 0 else HostLost)("a process that scores must not end before the others", where=f"host {rank}", value=f"status {process.returncode}: {self._last_line(rank)}",
                                next_step="correct what it says, or score with one process: leave --hosts out")  # fmt: skip
 
     def _last_line(self, rank: int) -> str:

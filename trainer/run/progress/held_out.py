@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from trainer.options.document_field import OPEN, DocumentField
 from trainer.run.progress.epochs import Segments
 from transforms.arrays import Array
 from transforms.derived_documents import document_of, whole
+
+if TYPE_CHECKING:
+    from trainer.tables.routes.exchange import Exchange
 
 NO_CALIBRATIONS: Mapping[str, Calibration] = MappingProxyType({})
 #: Consecutive events whose mean loss is kept, to compare two passes event by event: as many blocks, of equal size.
@@ -56,10 +60,27 @@ class ScoredPass:
         scores: AnyScores,
         losses: Array,
         calibrations: Mapping[str, Calibration] = NO_CALIBRATIONS,
+        exchange: Exchange | None = None,
     ) -> ScoredPass:
-        """The figures of at least one event, whose ``losses`` are in time order."""
-        means = tuple(float(one.mean()) for one in np.array_split(losses, min(BLOCKS, len(losses))))
-        return cls(passes, epochs_done, scores, float(losses.mean()), means, MappingProxyType(dict(calibrations)))
+        """The figures of at least one event.
+
+        Args:
+            passes: see the attributes, likewise ``epochs_done``, ``scores`` and ``calibrations``.
+            losses: of this host's events, in time order after those of the hosts before it.
+            exchange: of the hosts, all of which call it at once; None: this process alone.
+        """
+        from trainer.evaluation.host_totals import (
+            HostTotals,
+        )  # imports numba, which processes that read scores do without
+
+        totals = HostTotals() if exchange is None else HostTotals(exchange)
+        first, events = totals.place(len(losses))
+        blocks = min(BLOCKS, events)
+        ends = [events // blocks * k + min(k, events % blocks) for k in range(blocks + 1)]
+        own = [min(max(end - first, 0), len(losses)) for end in ends]
+        sums = totals.sums([losses], *([losses[begin:stop]] for begin, stop in pairwise(own)))
+        means = tuple(one.over(stop - begin) for one, (begin, stop) in zip(sums[1:], pairwise(ends), strict=True))
+        return cls(passes, epochs_done, scores, sums[0].over(events), means, MappingProxyType(dict(calibrations)))
 
     def gain_over(self, before: ScoredPass) -> tuple[float, float | None]:
         """By how much the loss of an event has fallen since ``before``, and the standard error of that, by pairs of blocks.

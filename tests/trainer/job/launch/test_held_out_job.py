@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from headrace.cli.main import run
+from headrace.cli.options.scoring_hosts import scoring_command
 from tests.trainer.job.launch.jobs import make_warehouse
 from tests.trainer.job.launch.test_command import OPTIONS, Command
 from trainer.run.weights.saved_run import read_newest_run
@@ -79,3 +80,21 @@ def test_a_killed_job_scores_once_more_and_ends_the_same(warehouse, straight, tm
     report = Command(tmp_path, **PASSES).end()
     assert report["exact"]
     assert same_runs(read_newest_run(tmp_path / "run", on_skip=pytest.fail), straight)
+
+
+def test_processes_score_a_pass_as_one_does(warehouse, tmp_path, monkeypatch):
+    """Many held-out events are scored by as many processes as hosts: figures, blocks of losses and calibration are equal."""
+    options, passes = tmp_path / "options.json", []
+    options.write_text(json.dumps({**OPTIONS, **PASSES, "passes": 2, "calibration": "platt"}))
+    monkeypatch.setattr("headrace.cli.held_out_scoring.scoring_command", lambda *a, **named: passes.append(named["held_out"]) or scoring_command(*a, **named))  # fmt: skip
+
+    def trained(name):
+        given = ("train", "ctr", "--home", warehouse / "home", "--run-dir", tmp_path / name, "--config", options, "--hosts", "2", "--json")  # fmt: skip
+        assert run([str(one) for one in given]) == 0
+        return read_newest_run(tmp_path / name, on_skip=pytest.fail).progress.held_out
+
+    alone = trained("alone")
+    assert passes == []
+    monkeypatch.setattr("headrace.cli.held_out_scoring.SHARED_TEST_EVENTS", 0)
+    assert trained("together") == alone
+    assert passes == [one.passes for one in alone.scored]

@@ -9,10 +9,12 @@ import pytest
 from tests.trainer.synthetic import Synthetic, config
 from tests.trainer.thread_channels import on_channels
 from trainer.errors import RunMismatch
-from trainer.job.scoring.shared_scoring import ScoringChannels, _Gathered, _named_events, score_together
+from trainer.job.scoring.shared_scoring import ScoringChannels, score_together
 from trainer.model.heads import BINARY
 from trainer.run.loop import train
-from trainer.serving.scored_events import score_events
+from trainer.run.progress.identity import in_time_order
+from trainer.serving.scored_events import ScoredEvents, score_events
+from trainer.serving.segmented import evaluate_by
 from trainer.serving.trained import load_trained
 from transforms.errors import DataError, NotFound
 
@@ -50,7 +52,9 @@ def score(run, data, hosts, solution=None, on_progress=None):
         shared = ScoringChannels(channels.tables, channels.steps)
         rank = channels.steps.rank
         options = {} if on_progress is None or rank else {"progress": on_progress}
-        return score_together(str(run), (solution or (lambda rank: data.solution))(rank), data.read, shared, **options)
+        return score_together(
+            str(run), (solution or (lambda rank: data.solution))(rank), data.read, data.read_labels, shared, **options
+        )
 
     return on_channels(hosts, work)
 
@@ -63,19 +67,41 @@ def test_hosts_have_the_predictions_of_one_process(kind, are_labelled, tmp_path)
     newer = newer_events(are_labelled=are_labelled)
     alone = score_events(load_trained(str(tmp_path)), newer.solution, newer.read)
     for hosts in (2, 3):
-        first, *others = score(tmp_path, newer, hosts)
-        assert [one.events for one in others] == [None] * (hosts - 1)
-        assert sum(one.own_events for one in (first, *others)) == len(alone.labels)
-        assert first.events.labels.tobytes() == alone.labels.tobytes()
-        np.testing.assert_allclose(first.events.logits, alone.logits, rtol=1e-5, atol=1e-6)
-        if are_labelled:
-            assert first.events.logits.tobytes() == alone.logits.tobytes()
-            assert first.events.positions == (None,) * 4
-        else:
-            assert [one.tolist() for one in first.events.positions] == [one.tolist() for one in alone.positions]
-        stored = [{name: len(one) for name, one in host.saved.arrays.items() if "/rows/" in name} for host in (first, *others)]  # fmt: skip
+        found = score(tmp_path, newer, hosts)
+        assert np.concatenate([one.events.labels for one in found]).tobytes() == alone.labels.tobytes()
+        assert np.concatenate([one.events.logits for one in found]).tobytes() == alone.logits.tobytes()
+        scored = [(path, event) for one in found for path, positions in zip(paths(one), one.events.positions, strict=True) for event in stored(newer, path, positions)]  # fmt: skip
+        assert scored == [(path, event) for path, positions in zip(newer.tables, alone.positions, strict=True) for event in stored(newer, path, positions)]  # fmt: skip
+        kept = [{name: len(one) for name, one in host.saved.arrays.items() if "/rows/" in name} for host in found]
         whole = {name: len(one) for name, one in load_trained_arrays(tmp_path).items() if "/rows/" in name}
-        assert {name: sum(one[name] for one in stored) for name in whole} == whole, "each row is on one host"
+        assert {name: sum(one[name] for one in kept) for name in whole} == whole, "each row is on one host"
+        assert figures(tmp_path, newer, hosts) == [figures(tmp_path, newer, 1)[0]] * hosts
+
+
+def paths(host):
+    return [one.path for one in host.fragments]
+
+
+def stored(data, path, positions):
+    """The stored events that were scored."""
+    return range(data.tables[path].num_rows) if positions is None else positions.tolist()
+
+
+def figures(run, data, hosts):
+    """The evaluation on each host, also by a column of the events."""
+
+    def read_columns(fragment):
+        return data.tables[fragment.path].select(["user"])
+
+    def work(channels):
+        if hosts == 1:
+            fragments = [one for part in in_time_order(data.solution) for one in part.fragments]
+            return evaluate_by(score_events(load_trained(str(run)), data.solution, data.read), fragments, ["user"], read_columns, most=3)  # fmt: skip
+        shared = ScoringChannels(channels.tables, channels.steps)
+        found = score_together(str(run), data.solution, data.read, data.read_labels, shared)
+        return evaluate_by(found.events, found.fragments, ["user"], read_columns, most=3, exchange=channels.steps)
+
+    return on_channels(hosts, work)
 
 
 def load_trained_arrays(run):
@@ -92,9 +118,9 @@ def test_more_hosts_than_events_score_all_of_them(tmp_path):
     shown = []
     found = score(tmp_path, few, 4, on_progress=lambda *given: shown.append(given))
     events = sum(one.num_rows for one in few.tables.values())
-    assert shown == [(0, events)]
-    assert [one.own_events for one in found] == [0, 0, 0, events]
-    assert len(found[0].events.labels) == events < 32
+    assert shown == [(0, events), (0, events), (events, events)]
+    assert [len(one.events.labels) for one in found] == [0, 0, 0, events]
+    assert events < 32
 
 
 @pytest.mark.medium
@@ -105,9 +131,8 @@ def test_the_progress_counts_the_events_of_all_hosts(tmp_path):
     score(tmp_path, newer, 2, on_progress=lambda *given: shown.append(given))
     stored = sum(one.num_rows for one in newer.tables.values())
     steps = -(-stored // 32)
-    assert shown == [(32 * step, stored) for step in range(steps)], (
-        "those of the batches before the ones that are scored"
-    )
+    assert shown[0] == shown[1] == (0, stored), "rows of a batch are looked up before it is scored"
+    assert shown[1:] == [(min(32 * step, stored), stored) for step in range(steps + 1)]
 
 
 @pytest.mark.medium
@@ -124,45 +149,19 @@ def test_a_run_without_a_checkpoint_is_refused(tmp_path):
         score(tmp_path, Synthetic(1, 40), 1)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        [],
-        [np.ones(2, np.uint8)],
-        [np.ones(1, np.int64)],
-        [np.ones(1, np.uint8), np.zeros(2, np.float32)],
-        [np.ones(1, np.uint8), np.zeros(2, np.float32), np.zeros(3, np.float32)],
-        [np.ones(1, np.uint8), np.zeros(2, np.float64), np.zeros(2, np.float32)],
-        [np.ones(1, np.uint8), np.zeros(1, np.float32), np.array([np.nan], np.float32)],
-    ],
-)
-def test_messages_that_no_host_sends_are_refused(message):
-    with pytest.raises(DataError, match=r"a host must send|a logit must be finite"):
-        _Gathered(BINARY, 1).take([message])
+@pytest.mark.medium
+def test_hosts_that_ask_for_other_figures_are_refused():
+    events = ScoredEvents(BINARY, np.zeros(0, np.float32), np.zeros(0), ())
+    with pytest.raises(RunMismatch, match="all hosts must have the same --by and --most") as caught:
+        on_channels(2, lambda own: evaluate_by(events, (), ["user"] * own.steps.rank, None, exchange=own.steps))
+    assert caught.value.where == "host 1"
 
 
-def test_only_ranges_with_missing_events_name_them():
-    arrays = [np.array([2, 5, 8, 3, 3, 0, 4, 2]), np.array([1, 3])]
-    assert [(number, events.tolist()) for number, events in _named_events(arrays, 0, 4)] == [
-        (2, [5, 6, 7]),
-        (3, [1, 3]),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("numbers", "events"),
-    [
-        ([0, 0, 2], []),
-        ([4, 0, 2, 2], []),
-        ([-1, 0, 2, 2], []),
-        ([0, 2, 2, 0], []),
-        ([0, 0, 2, 3], []),
-        ([0, 0, 2, 1], []),
-        ([0, 0, 2, 1], [2]),
-        ([0, 0, 2, 1], [-1]),
-        ([0, 0, 2, 2], [1]),
-    ],
-)
-def test_events_that_no_host_names_are_refused(numbers, events):
-    with pytest.raises(DataError, match="must name ranges of fragments"):
-        list(_named_events([np.array(numbers, np.int64), np.array(events, np.int64)], 0, 4))
+@pytest.mark.medium
+def test_a_label_that_goes_away_meanwhile_is_refused(tmp_path):
+    data = Synthetic(1, 60)
+    train(data.solution, data.read, config(tmp_path, batch_rows=16, deep=False, linear=True))
+    newer = newer_events(are_labelled=False)
+    newer.read_labels = Synthetic(2, 150, first=4).read_labels
+    with pytest.raises(DataError, match="must not change while it is scored"):
+        score(tmp_path, newer, 1)

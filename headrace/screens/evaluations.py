@@ -1,0 +1,57 @@
+"""The figures of commits on a fixed range of events, for the screens of a training and of the warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+
+from headrace.screens.score_figures import score_fields, scores_by_label, shown_figures
+from headrace.terminal.grid import grid
+from headrace.terminal.units import count_text
+
+if TYPE_CHECKING:
+    from trainer.run.progress.evaluation_log import EvaluatedCommit
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRow:
+    """The figures of a commit.
+
+    Attributes:
+        run: the name of the run's folder.
+        commit: what was evaluated, and when.
+    """
+
+    run: str
+    commit: EvaluatedCommit
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields."""
+        own = self.commit
+        names = ("checkpoint", "epochs", "step", "start", "end", "table_version", "secs")
+        return {"run": self.run, **{name: getattr(own, name) for name in names}, **score_fields(own.scores)}
+
+
+def evaluation_table(rows: Sequence[EvaluationRow], *, has_runs: bool, title: str) -> RenderableType:
+    """The rows as a table, a line for each label; ``has_runs``: of several runs."""
+    headings: dict[str, None] = {}
+    lines, has_labels = [], False
+    for row in rows:
+        for name, scores in scores_by_label(row.commit.scores).items():
+            cells = shown_figures(scores)
+            headings |= dict.fromkeys(cells)
+            has_labels |= bool(name)
+            lines.append((row, name, count_text(scores.events), cells))
+    titles = (*(["run*"] if has_runs else []), "checkpoint", "step>", *(["label*"] if has_labels else []), "events>", *(f"{one}>" for one in headings))  # fmt: skip
+    return grid(
+        titles,
+        (
+            (*([row.run] if has_runs else []), row.commit.checkpoint, count_text(row.commit.step), *([name] if has_labels else []),
+             events, *(cells.get(one, "") for one in headings))
+            for row, name, events, cells in lines
+        ),
+        title=title,
+    )  # fmt: skip
