@@ -67,10 +67,10 @@ PRUNED = Side("pruned", {})
 FREQUENT = Side("frequent", {"check_steps": _NEVER}, is_fixed=True)
 #: The alternatives to each choice, by the choice.
 CHOICES = {
-    "metric": [Side("frequency alone", {"metric": "frequency"}), Side("gradient alone", {"metric": "gradient"}), Side("random", {"metric": "random"})],
+    "metric": [Side("frequency alone", {"metric": "frequency"}), Side("frequency times gradient", {"metric": "frequency_gradient"}), Side("random", {"metric": "random"})],
     "normalisation": [Side("by the 95th percentile", {"normalised": True})],
     "reset": [Side("initial values", {"reset": "initial"}), Side("restored values", {"reset": "restored"}), Side("without reset", {"reset": "none"})],
-    "spare": [Side("no place is spare", {"spare_share": 0.0}), Side("and 5 % cross, as the paper", {"spare_share": 0.0, "crossing_share": 0.05}), Side("a fifth is spare", {"spare_share": 0.2})],
+    "spare": [Side("no place is spare", {"spare_share": 0.0}), Side("and 5 % cross, as the paper", {"spare_share": 0.0, "crossing_share": 0.05}), Side("a tenth is spare", {"spare_share": 0.1}), Side("a fifth is spare", {"spare_share": 0.2})],
     "timing": [Side("a round every 10 steps", {"round_steps": 10}), Side("a round every 100 steps", {"round_steps": 100})],
     "decay": [Side("without decay", {"decay": 1.0})],
 }  # fmt: skip
