@@ -1,6 +1,6 @@
 """Normalised entropy with a part of the rows: tables pruned in training against whole tables, and against rows chosen before training.
 
-    python -m benchmarks.pruning_quality --data FOLDER [--log globo|movielens] [--limit N] [--seeds 5] [--budgets 0.7 0.5 0.3]
+    python -m benchmarks.pruning_quality --data FOLDER [--log globo|movielens|criteo|tail] [--limit N] [--seeds 5] [--budgets 0.7 0.5 0.3]
                                          [--choices | --hosts N ...]
 
 The log's articles, or movies, and users are not hashed: an input has a row for every id. A budget is a share of the rows of ids that the log has, not of the
@@ -22,7 +22,7 @@ import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,18 +31,15 @@ import numpy as np
 from scipy.stats import ttest_rel
 
 from benchmarks.support.harness import machine
-from benchmarks.support.quality_logs import QualityLog
+from benchmarks.support.pruning_logs import LOGS, log_of
 from benchmarks.support.quality_scene import QualityScene, quality_scene
-from pipelines.formats import FormatOptions, prepare
 from trainer.options.config import TrainConfig
 from trainer.run.loop import TrainReport, train
 from trainer.run.weights import run_state
-from trainer.serving.trained import load_trained
+from trainer.serving.trained import Trained, load_trained
 from trainer.tables.routes.partitioned.engine import PartitionedEngine
 from trainer.tables.routes.pruned_engine import PrunedEngine
 from trainer.tables.spec import FeatureSpec
-from transforms.expressions.expression import float32, int64, ragged
-from transforms.expressions.model import Model
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -70,54 +67,13 @@ PRUNED = Side("pruned", {})
 FREQUENT = Side("frequent", {"check_steps": _NEVER}, is_fixed=True)
 #: The alternatives to each choice, by the choice.
 CHOICES = {
-    "metric": [Side("frequency alone", {"metric": "frequency"}), Side("gradient alone", {"metric": "gradient"}), Side("random", {"metric": "random"})],
+    "metric": [Side("frequency alone", {"metric": "frequency"}), Side("frequency times gradient", {"metric": "frequency_gradient"}), Side("random", {"metric": "random"})],
     "normalisation": [Side("by the 95th percentile", {"normalised": True})],
     "reset": [Side("initial values", {"reset": "initial"}), Side("restored values", {"reset": "restored"}), Side("without reset", {"reset": "none"})],
-    "spare": [Side("no place is spare", {"spare_share": 0.0}), Side("and 5 % cross, as the paper", {"spare_share": 0.0, "crossing_share": 0.05}), Side("a fifth is spare", {"spare_share": 0.2})],
+    "spare": [Side("no place is spare", {"spare_share": 0.0}), Side("and 5 % cross, as the paper", {"spare_share": 0.0, "crossing_share": 0.05}), Side("a tenth is spare", {"spare_share": 0.1}), Side("a fifth is spare", {"spare_share": 0.2})],
     "timing": [Side("a round every 10 steps", {"round_steps": 10}), Side("a round every 100 steps", {"round_steps": 100})],
     "decay": [Side("without decay", {"decay": 1.0})],
 }  # fmt: skip
-
-
-def news_model() -> Model:
-    """Clicks of Globo's articles, whose ids and those of users are not hashed."""
-    made = Model("unhashed_news", client="pruning", label="clicked")
-    articles, users = 365_000, 325_000
-    made.input("article", int64("article_id").modulo(articles))
-    made.input("last_article", int64("last_article_id").modulo(articles))
-    made.input("history", ragged("history", "int64").modulo(articles))
-    made.input("user", int64("user_id").modulo(users))
-    for name in ("environment", "device_group", "region", "referrer_type"):
-        made.input(name, int64(name).hash_buckets(100))
-    made.input("age", float32("article_age_hours").fill_null(0.0).log1p().scale(0.4, -1.0))
-    made.input("recent", int64("article_clicks_recent").cast("float32").log1p().scale(0.2, -1.0))
-    made.input("last_hour", int64("article_clicks_last_hour").cast("float32").log1p().scale(0.25, -0.8))
-    return made
-
-
-def movie_model() -> Model:
-    """Ratings of MovieLens-1M, whose ids are not hashed."""
-    made = Model("unhashed_movies", client="pruning", label="clicked")
-    movies, users = 4_000, 6_100
-    made.input("movie", int64("movie_id").modulo(movies))
-    made.input("last_movie", int64("last_movie_id").modulo(movies))
-    made.input("history", ragged("history", "int64").modulo(movies))
-    made.input("user", int64("user_id").modulo(users))
-    made.input("genres", ragged("genres", "string").hash_buckets(100))
-    for name in ("age", "occupation"):
-        made.input(name, int64(name).hash_buckets(100))
-    return made
-
-
-def log_of(name: str, data: Path, limit: int | None = None) -> QualityLog:
-    """A log of at most so many hours, or of so many users of MovieLens, and its model without hashed ids."""
-    folder, model = {"globo": ("globo", news_model), "movielens": ("ml1m", movie_model)}[name]
-    options = FormatOptions(limit=limit)
-
-    def write(where: Path) -> object:
-        return prepare(name, str(data / folder), str(where), replace(options, rejects=f"{where}.rejects"))
-
-    return QualityLog(name, write, model, table=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,26 +131,34 @@ def row_counts(scene: QualityScene) -> dict[str, Array]:
 
 
 class Trial:
-    """Trains sides on one log; ``folder``: of their runs."""
+    """Trains sides on one log; ``folder``: of their runs; ``batch_rows``: events of a step."""
 
-    def __init__(self, scene: QualityScene, folder: Path) -> None:
-        self._scene, self._folder = scene, folder
+    def __init__(self, scene: QualityScene, folder: Path, batch_rows: int = 1024) -> None:
+        self._scene, self._folder, self._batch_rows = scene, folder, batch_rows
         self._counts = row_counts(scene)
-        self.seen_rows = sum(int((one > 0).sum()) for one in self._counts.values())
+        self.seen_by_table = {name: int((one > 0).sum()) for name, one in self._counts.items()}
+        self.seen_rows = sum(self.seen_by_table.values())
         self.all_rows = sum(map(len, self._counts.values()))
 
     def run(self, side: Side, budget: float, seed: int) -> Outcome:
         """Train a side with a share of the rows that the log has."""
+        return self.run_and_load(side, budget, seed)[0]
+
+    def run_and_load(self, side: Side, budget: float, seed: int) -> tuple[Outcome, Trained]:
+        """As :meth:`run`, and the trained model."""
         scene, config = self._scene, self._config(side, budget, seed)
         with _fixed_rows(self._counts) if side.is_fixed else _as_they_are():
             report = train(scene.older, scene.read(scene.older), config)
         trained = load_trained(config.run_dir)
-        newest = trained.evaluate(scene.newer, scene.read(scene.newer))
         engine = trained.weights.engine
         assert engine is not None
         rows = sum(len(one.rows) for one in engine.state().values())
         rounds = engine.rows.rounds if isinstance(engine, PrunedEngine) else 0
-        return Outcome(lifetime_entropy(report), newest.normalized_entropy, rows, rounds)
+        return Outcome(lifetime_entropy(report), self.next_days(trained), rows, rounds), trained
+
+    def next_days(self, trained: Trained) -> float:
+        """The normalised entropy of the newest events."""
+        return trained.evaluate(self._scene.newer, self._scene.read(self._scene.newer)).normalized_entropy
 
     def run_on(self, hosts: int, budget: float, seed: int) -> Outcome:
         """Train pruned tables that are divided over hosts; the newest events are not tested."""
@@ -208,7 +172,7 @@ class Trial:
     def _config(self, side: Side, budget: float, seed: int) -> TrainConfig:
         run_dir = self._folder / f"{side.name}-{budget}-{seed}".replace(" ", "-")
         pruning = None if side.pruning is None else {"budget": budget * self.seen_rows / self.all_rows, **side.pruning}
-        return TrainConfig(str(run_dir), network="dlrm", seed=seed, pruning=pruning, partitions_per_epoch=24, count_events=False, keep_checkpoints=1,
+        return TrainConfig(str(run_dir), network="dlrm", seed=seed, batch_rows=self._batch_rows, pruning=pruning, partitions_per_epoch=24, count_events=False, keep_checkpoints=1,
                              statistics_share=0.0, embedding_learning_rate=0.02, dense_learning_rate=0.001)  # fmt: skip
 
 
@@ -282,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the comparison of one log."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--log", choices=("globo", "movielens"), default="globo")
+    parser.add_argument("--log", choices=LOGS, default="globo")
     parser.add_argument("--limit", type=int, help="hours of Globo's log, or users of MovieLens; all by default")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--budgets", type=float, nargs="+", default=[0.7, 0.6, 0.5, 0.4, 0.3])

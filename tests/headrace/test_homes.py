@@ -43,6 +43,7 @@ REFUSED = [
     ("clients", "list"),
     ("tasks", "list"),
     ("stats", "features"),
+    ("stats", "lookups", "ctr"),
     ("holds", "ls"),
     ("jobs", "ls"),
     ("ckpt", "ls", "ctr"),

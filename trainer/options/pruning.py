@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from trainer.options.checks import check_known, refuse_option
 
-#: What makes a row important: both by default, see :mod:`trainer.tables.kernels.importance`.
-METRICS = ("frequency_gradient", "frequency", "gradient", "random")
+#: What makes a row important, see :mod:`trainer.tables.kernels.importance`. A row's gradient is the sum of those of its lookups, so it grows with them.
+METRICS = ("gradient", "frequency_gradient", "frequency", "random")
 #: The values of a row that gets the place of another one.
 RESETS = ("zero", "initial", "restored", "none")
 _MOST_ROWS = (1 << 31) - 16
@@ -63,14 +63,14 @@ class PruningOptions:
     """
 
     budget: float = 0.5
-    metric: str = "frequency_gradient"
+    metric: str = "gradient"
     reset: str = "zero"
     decay: float = 0.8
     decay_steps: int = 100
     check_steps: int = 20
     crossing_share: float = 0.01
     deviation: float = 0.01
-    spare_share: float = 0.1
+    spare_share: float = 0.05
     round_steps: int = 0
     normalised: bool = False
     groups: tuple[GroupOptions, ...] = ()

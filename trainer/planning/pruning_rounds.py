@@ -30,17 +30,24 @@ def kept_rows(group: RowGroup, spare_share: float) -> int:
     return max(group.rows - int(group.rows * spare_share), 1)
 
 
-def cut_off(importance: Array, kept_share: float) -> float:
-    """The importance above which so large a share of the sampled rows lies; 0 where fewer rows have any."""
-    kept = math.floor(kept_share * len(importance))
+def cut_off(importance: Array, kept: int) -> float:
+    """The importance above which at most ``kept`` of the sampled rows lie, and with which more than those do; 0 where fewer rows have any."""
     if kept >= len(importance):
         return 0.0
     return float(np.partition(importance, len(importance) - kept - 1)[len(importance) - kept - 1])
 
 
-def crossing_share(importance: Array, is_kept: Array, kept_share: float) -> float:
-    """The share of the rows that may be kept that are pruned, and are above the cut-off."""
-    if not len(importance) or kept_share <= 0:
+def crossing_share(importance: Array, is_kept: Array) -> float:
+    """The share of a sample's rows with places that a round would have to replace.
+
+    The cut-off lies where as many rows are above it as the sample has with places. Rows without a place that are above it have crossed upwards, those with a
+    place below it downwards. Each row that has crossed upwards leaves a place to a row at the cut-off or below, so the two numbers differ only by rows of just
+    this importance, which may be on either side. The larger number counts: a round makes at least so many changes.
+    """
+    kept = int(np.count_nonzero(is_kept))
+    if not kept:
         return 0.0
-    crossed = (importance > cut_off(importance, kept_share)) & ~is_kept
-    return float(crossed.mean()) / kept_share
+    least = np.float32(cut_off(importance, kept))
+    upwards = np.count_nonzero((importance > least) & ~is_kept)
+    downwards = np.count_nonzero((importance < least) & is_kept)
+    return max(upwards, downwards) / kept

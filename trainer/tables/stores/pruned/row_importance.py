@@ -151,7 +151,7 @@ class RowImportance:
         return scale_of(importance, self._options, self._team)
 
     def crossing(self, group: RowGroup, draw: np.random.Generator) -> float:
-        """The share of a group's rows that have crossed its cut-off, by a sample."""
+        """The share of the rows of a group without free places that have crossed its cut-off, by a sample."""
         sizes = np.array([len(self._addresses.of_table(t)) for t in group.tables], np.int64)
         total = int(sizes.sum())
         if group.rows >= total:
@@ -164,7 +164,7 @@ class RowImportance:
             scale = self._sampled_scale(t, draw)
             importance[own], is_kept[own] = self.of(t, sampled[own] - (ends[k] - sizes[k]))
             importance[own] *= scale
-        return crossing_share(importance, is_kept, group.rows / total)
+        return crossing_share(importance, is_kept)
 
     def _sampled_scale(self, t: int, draw: np.random.Generator) -> float:
         """As :meth:`scale`, from a sample of the table's rows."""

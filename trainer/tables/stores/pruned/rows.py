@@ -1,7 +1,7 @@
 """Which rows of pruned tables have places, how important all rows are, and when places change hands.
 
 A row has a place among the rows that its group of tables shares, or is read as zeros. All rows that are looked up become more important, those without a
-place, too, by lookups times the norm of their gradient. Now and then a round gives the places to the most important rows.
+place, too, by the norm of their gradient. Now and then a round gives the places to the most important rows.
 """
 
 from __future__ import annotations

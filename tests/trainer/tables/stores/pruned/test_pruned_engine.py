@@ -327,6 +327,28 @@ def test_a_round_begins_when_rows_have_crossed_the_cut_off():
     assert engine.state()["t"].rows.tolist() == list(range(10, 20))
 
 
+def test_rows_that_fell_below_the_cut_off_lose_their_places():
+    """By lookups alone many rows are equally important: rows without a place are at the cut-off, none is above it, and rows with one are below."""
+    engine = one_table(check_steps=10, metric="frequency", decay_steps=1 << 30)
+    touch(engine, range(10))
+    for _ in range(9):
+        touch(engine, range(20, 40))
+    assert engine.rows.rounds == 1
+    assert engine.state()["t"].rows.tolist() == list(range(20, 30))
+
+
+def test_no_round_begins_while_places_are_free():
+    """A row that lacks a place gets a free one at its next lookup, so no row has to leave its place for it."""
+    engine = one_table(check_steps=1, spare_share=0.2)
+    for _ in range(3):
+        touch(engine, range(7))
+    assert engine.rows.addresses.free_rows.any()
+    for _ in range(3):
+        touch(engine, range(20, 23), gradient=2.0)
+    assert engine.rows.rounds == 0
+    assert engine.state()["t"].rows.tolist() == [*range(7), *range(20, 23)]
+
+
 def test_rows_may_move_between_a_lookup_and_its_update():
     """The gradient of a row that has lost its place makes it more important, and changes no other row."""
     engine, one = (

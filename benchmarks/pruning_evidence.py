@@ -1,0 +1,213 @@
+"""The evidence behind the defaults of pruning: which importance, how many spare places, when a round begins, with groups or without.
+
+    python -m benchmarks.pruning_evidence --data FOLDER [--log globo|movielens|criteo|tail] [--limit N] [--seeds 3] [--budgets 0.5 0.3] [--batch-rows 256]
+                                          [--metrics NAME ...] [--sides NAME ...]
+
+DLRM is trained in time order with the same seeds on all sides (see ``pruning_quality.py``). First, as in figure 7 of AdaEmbed: rows are trained whole, and the
+importance that each metric has added up is correlated with the norm of the row's final embedding, by Pearson and by rank, table by table; and with the norm of
+what training has changed, since a row that hardly occurs still has the norm of its random first values.
+
+Then for each budget, a share of the rows that occur: normalised entropy of events as they are trained, each predicted before, and of the newest fifth of the
+partitions, by that of whole tables; and the difference from the first side, by seed. Two sides are ablations:
+
+- cut at the end: tables are trained whole, then their most important rows stay (pruning after training; it needs the memory of whole tables);
+- a share for each table: no table lends places to another one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import pearsonr, spearmanr, ttest_rel
+
+from benchmarks.pruning_quality import Outcome, Side, Trial
+from benchmarks.support.harness import machine
+from benchmarks.support.pruning_logs import LOGS, log_of
+from benchmarks.support.quality_scene import quality_scene
+from trainer.tables.routes.pruned_engine import PrunedEngine
+from trainer.tables.stores.pruned.round import TableRows, select_rows
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: The metrics of importance that are compared.
+METRICS = ("frequency_gradient", "gradient", "frequency")
+#: A table of fewer rows has no correlation of its own.
+_LEAST_ROWS = 100
+#: The sides of a budget; the first one is what the others are compared with.
+SIDES = (
+    Side("both, spare 0.1, cross 0.01", {"metric": "frequency_gradient", "spare_share": 0.1, "crossing_share": 0.01}),
+    Side("gradient", {"metric": "gradient", "spare_share": 0.1, "crossing_share": 0.01}),
+    Side("frequency", {"metric": "frequency", "spare_share": 0.1, "crossing_share": 0.01}),
+    Side("spare 0", {"metric": "frequency_gradient", "spare_share": 0.0, "crossing_share": 0.01}),
+    Side("spare 0, cross 0.05", {"metric": "frequency_gradient", "spare_share": 0.0, "crossing_share": 0.05}),
+    Side("spare 0.05", {"metric": "frequency_gradient", "spare_share": 0.05, "crossing_share": 0.01}),
+    Side("gradient, spare 0.05", {"metric": "gradient", "spare_share": 0.05, "crossing_share": 0.01}),
+    Side("gradient, spare 0", {"metric": "gradient", "spare_share": 0.0, "crossing_share": 0.01}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """How the importance of rows goes with the norms of their embeddings, of the rows that have any importance.
+
+    Attributes:
+        pearson: with the final norm, the mean of the tables by their rows; tables of few rows are left out.
+        rank: the same by ranks.
+        pooled_rank: by ranks over the rows of all tables together, as rounds compare them.
+        changed_pearson, changed_rank: as the first two, with the norm of the difference from the first values.
+    """
+
+    pearson: float
+    rank: float
+    pooled_rank: float
+    changed_pearson: float
+    changed_rank: float
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun:
+    """Tables trained whole: their outcome, the correlation of the importance, and the outcomes of cutting them, by budget."""
+
+    outcome: Outcome
+    correlation: Correlation
+    cut: Mapping[float, Outcome]
+
+
+def correlation_of(engine: PrunedEngine, least_rows: int = _LEAST_ROWS) -> Correlation:
+    """The correlation of importance and norms in an engine whose rows all have places."""
+    importance, norms, changes = [], [], []
+    for t, (name, history) in enumerate(engine.rows.histories().items()):
+        final = engine.weights_of(name, history.rows).astype(np.float64)
+        importance.append(history.importance.astype(np.float64))
+        norms.append(np.linalg.norm(final, axis=1))
+        changes.append(np.linalg.norm(final - engine.rows.starts.initial(t, history.rows).weights, axis=1))
+    large = [t for t, one in enumerate(importance) if len(one) >= least_rows]
+
+    def mean(method: Callable[..., Any], values: Sequence[Array]) -> float:
+        if not large:
+            return float("nan")
+        by_table = [method(importance[t], values[t]).statistic for t in large]
+        return float(np.average(by_table, weights=[len(importance[t]) for t in large]))
+
+    pooled = float(spearmanr(np.concatenate(importance), np.concatenate(norms)).statistic)
+    return Correlation(
+        mean(pearsonr, norms), mean(spearmanr, norms), pooled, mean(pearsonr, changes), mean(spearmanr, changes)
+    )
+
+
+def cut_rows(engine: PrunedEngine, share: float) -> int:
+    """Take the places of all but the most important rows, a share of those that have any importance; returns how many stay."""
+    rows, stay = engine.rows, 0
+    rows.importance.gather()
+    for group in rows.groups:
+        tables = [TableRows(rows.importance.of_table(t), rows.addresses.of_table(t)) for t in group.tables]
+        kept = int(share * sum(int((one.importance > 0).sum()) for one in tables))
+        changes = select_rows(tables, [rows.importance.scale(one.importance) for one in tables], kept, rows.team)
+        for t, change in zip(group.tables, changes, strict=True):
+            rows.addresses.release(t, change.leaving)
+        stay += kept
+    engine.freeze()
+    return stay
+
+
+def train_whole(trial: Trial, metric: str, budgets: Sequence[float], seed: int) -> WholeRun:
+    """Train whole tables whose importance is noted, then cut them to each budget, the largest first."""
+    side = Side(f"whole-{metric}", {"metric": metric, "budget": 1.0})
+    outcome, trained = trial.run_and_load(side, 1.0, seed)
+    engine = trained.weights.engine
+    assert isinstance(engine, PrunedEngine)
+    correlation, cut = correlation_of(engine), {}
+    for budget in sorted(budgets, reverse=True):
+        rows = cut_rows(engine, budget)
+        cut[budget] = Outcome(outcome.lifetime, trial.next_days(trained), rows, 0)
+    return WholeRun(outcome, correlation, cut)
+
+
+def side_by_table(trial: Trial, budget: float) -> Side:
+    """No groups: each table has the budget's share of its own rows that occur."""
+    groups = [{"tables": [name], "rows": max(1, int(budget * seen))} for name, seen in trial.seen_by_table.items()]
+    return Side("a share for each table", {"groups": groups})
+
+
+def difference(one: Sequence[Outcome], other: Sequence[Outcome], metric: str) -> str:
+    """The mean relative difference of a metric, its standard deviation, and the p of a paired t-test."""
+    values, base = ([getattr(run, metric) for run in runs] for runs in (one, other))
+    relative = [100 * (a / b - 1) for a, b in zip(values, base, strict=True)]
+    if not any(relative):
+        return "0"
+    spread = statistics.stdev(relative) if len(relative) > 1 else 0.0
+    p = float(ttest_rel(values, base).pvalue) if len(relative) > 1 else float("nan")
+    return f"{statistics.mean(relative):+.3f} +- {spread:.3f} (p {p:.3f})"
+
+
+def report(name: str, runs: Sequence[Outcome], whole: Sequence[Outcome], first: Sequence[Outcome]) -> None:
+    """Print a side: its entropy by that of whole tables, and by that of the first side, in percent."""
+    texts = [f"{metric.replace('_', ' ')} {difference(runs, whole, metric)} by whole, {difference(runs, first, metric)} by the first"
+             for metric in ("lifetime", "next_days")]  # fmt: skip
+    print(f"  {name:<28} {runs[0].rows:>8,} rows {runs[0].rounds:>3} rounds: {'; '.join(texts)}", flush=True)
+
+
+def measure(trial: Trial, budgets: Sequence[float], seeds: int, metrics: Sequence[str], names: Sequence[str]) -> None:
+    """Print figure 7 for some metrics, then the sides of each budget that have these ``names``; all without any."""
+    by_metric: dict[str, list[WholeRun]] = {}
+    for metric in metrics:
+        by_metric[metric] = [train_whole(trial, metric, budgets, seed) for seed in range(seeds)]
+        texts = []
+        for name in Correlation.__slots__:
+            values = [getattr(one.correlation, name) for one in by_metric[metric]]
+            texts.append(
+                f"{name.replace('_', ' ')} {statistics.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+            )
+        print(f"  importance by {metric:<20} with the final norm: {', '.join(texts)}", flush=True)
+    whole = [one.outcome for one in by_metric[metrics[0]]]
+    print(f"  whole tables: lifetime {statistics.mean(one.lifetime for one in whole):.5f}, next days {statistics.mean(one.next_days for one in whole):.5f}")  # fmt: skip
+    for budget in budgets:
+        print(f" budget {budget:g}")
+        first: list[Outcome] = []
+        for side in (*SIDES, side_by_table(trial, budget)):
+            if names and side.name not in names:
+                continue
+            runs = [trial.run(side, budget, seed) for seed in range(seeds)]
+            first = first or runs
+            report(side.name, runs, whole, first)
+        for metric in metrics:
+            report(f"cut at the end, {metric}", [one.cut[budget] for one in by_metric[metric]], whole, first)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the evidence of one log."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="the folder of the logs; the planted one needs none")
+    parser.add_argument("--log", choices=LOGS, default="tail")
+    parser.add_argument(
+        "--limit", type=int, help="hours of Globo's log, users of MovieLens, rows of the others; all by default"
+    )
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--budgets", type=float, nargs="+", default=[0.5, 0.3])
+    parser.add_argument(
+        "--batch-rows", type=int, default=256, help="events of a step: few, so that a small log has many"
+    )
+    parser.add_argument(
+        "--metrics", choices=METRICS, nargs="+", default=METRICS, help="that tables are trained whole with"
+    )
+    parser.add_argument("--sides", nargs="+", default=(), help="names of sides, as they are printed; all by default")
+    options = parser.parse_args(arguments)
+    print(machine())
+    log = log_of(options.log, options.data, options.limit)
+    with tempfile.TemporaryDirectory() as folder, quality_scene(log, Path(folder)) as scene:
+        trial = Trial(scene, Path(folder), options.batch_rows)
+        print(
+            f"{log.name}: {scene.older.rows:,} trained events, {scene.newer.rows:,} tested; {trial.seen_rows:,} rows of {trial.all_rows:,} occur"
+        )
+        measure(trial, options.budgets, options.seeds, options.metrics, options.sides)
+
+
+if __name__ == "__main__":
+    main()
