@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.errors import ConfigError
+from trainer.options.config import TrainConfig, continued_options, recorded_options
 from trainer.options.pruning import METRICS, RESETS, GroupOptions, PruningOptions
 
 anything = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3), max_leaves=6)  # fmt: skip
@@ -73,3 +74,19 @@ def test_each_error_says_where(document, where):
     with pytest.raises(ConfigError) as found:
         PruningOptions.read(document)
     assert found.value.where == where
+
+
+def test_a_run_of_an_earlier_release_keeps_the_defaults_that_it_had():
+    """Documents of an earlier release have what differed from its defaults alone."""
+    recorded = {"pruning": {"budget": 0.25}}
+    before = TrainConfig.from_document(recorded_options(recorded), run_dir="run").pruning
+    assert (before.metric, before.spare_share) == ("frequency_gradient", 0.1)
+    again = TrainConfig.from_document(continued_options(recorded, {"pruning": {"budget": 0.25}}), run_dir="run").pruning
+    assert again == before, "the same command goes on as it began"
+    asked = {"pruning": {"budget": 0.5, "metric": "gradient"}}
+    other = TrainConfig.from_document(continued_options(recorded, asked), run_dir="run").pruning
+    assert (other.budget, other.metric, other.spare_share) == (0.5, "gradient", 0.1)
+    fresh = TrainConfig("run", pruning={"budget": 0.25})
+    assert TrainConfig.from_document(recorded_options(fresh.to_document()), run_dir="run").pruning == fresh.pruning
+    assert fresh.pruning.metric == "gradient"
+    assert "pruning" not in recorded_options({})

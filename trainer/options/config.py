@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from trainer.errors import ConfigError
 from trainer.options.hashed import HashedOptions, read_hashed
 from trainer.options.hot_rows import HotOptions
-from trainer.options.pruning import PruningOptions
+from trainer.options.pruning import PruningOptions, with_kept_defaults, with_recorded_defaults
 from trainer.options.rate_schedule import RateSchedule
 from trainer.options.resume_rules import changes_weights
 from trainer.options.towers import TowerOptions, with_kept_module, with_recorded_module
@@ -56,7 +56,7 @@ SCALE_KINDS = ("plain", "log")
 #: Options that a document has only if they are given: those of earlier releases do not have them.
 _IF_GIVEN = ("hashed", "learning_rate_schedule", "pruning", "tower_modules", "trial")
 _PER_HOST = "batch_rows_per_host"
-_TOWERS = "tower_modules"
+_TOWERS, _PRUNING = "tower_modules", "pruning"
 
 
 def _no_overrides() -> Mapping[str, Any]:
@@ -368,6 +368,8 @@ def recorded_options(document: Mapping[str, Any]) -> dict[str, Any]:
     found = {_PER_HOST: True, **document}
     if _TOWERS in found:
         found[_TOWERS] = with_recorded_module(found[_TOWERS])
+    if _PRUNING in found:
+        found[_PRUNING] = with_recorded_defaults(found[_PRUNING])
     return found
 
 
@@ -377,6 +379,8 @@ def continued_options(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> 
     found = {**kept, **asked}
     if _TOWERS in asked:
         found[_TOWERS] = with_kept_module(asked[_TOWERS], kept.get(_TOWERS))
+    if _PRUNING in asked:
+        found[_PRUNING] = with_kept_defaults(asked[_PRUNING], kept.get(_PRUNING))
     return found
 
 

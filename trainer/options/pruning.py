@@ -87,17 +87,33 @@ class PruningOptions:
         return cls(**values)
 
     def to_document(self) -> dict[str, Any]:
-        """The options that differ from the defaults, as a JSON object."""
+        """The options that differ from the defaults, and those of :data:`_EARLIER`, as a JSON object."""
         found: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
-            if value != one.default:
+            if value != one.default or one.name in _EARLIER:
                 found[one.name] = value
         if self.groups:
             found["groups"] = [
                 {"tables": list(one.tables), **({"rows": one.rows} if one.rows else {})} for one in self.groups
             ]
         return found
+
+
+#: The defaults that earlier releases had: a document of theirs means these.
+_EARLIER: Mapping[str, Any] = {"metric": "frequency_gradient", "spare_share": 0.1}
+
+
+def with_recorded_defaults(document: object) -> object:
+    """``pruning`` as a run recorded it: with the defaults that it had where nothing says another value."""
+    return {**_EARLIER, **document} if isinstance(document, Mapping) else document
+
+
+def with_kept_defaults(asked: object, recorded: object) -> object:
+    """``pruning`` that is asked of a run which goes on: with what the run has of the options whose defaults have changed."""
+    if isinstance(asked, Mapping) and isinstance(recorded, Mapping):
+        return {**{name: recorded[name] for name in _EARLIER if name in recorded}, **asked}
+    return asked
 
 
 _NAMES = [one.name for one in fields(PruningOptions)]
