@@ -21,6 +21,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -34,6 +36,7 @@ from trainer.checkpoints.open_run import open_run
 from trainer.serving.deltas.commit_weights import newest_commit
 
 _START = datetime(2026, 3, 1)
+_LOOK_SECS = 5.0
 _MOST_FILE_EVENTS = 2048
 #: Of the log, and of the shards of two commits.
 _DISK_BYTES_PER_ROW = 8 + 2 * 16
@@ -63,7 +66,7 @@ def write_log(folder: Path, rows: int, ids_per_event: int) -> None:
 
 
 class Memory:
-    """The peak memory of the descendants of this process, by what they are, while it is open."""
+    """The peak memory of the descendants of this process, by what they are, while it is open. The kernel walks all pages at each look, so they are rare."""
 
     def __init__(self) -> None:
         self.peak_bytes = {"trainer": 0, "servers": 0}
@@ -79,9 +82,9 @@ class Memory:
         self._thread.join()
 
     def _look(self) -> None:
-        while not self._over.wait(1.0):
+        while not self._over.wait(_LOOK_SECS):
             now = dict.fromkeys(self.peak_bytes, 0)
-            for folder in Path("/proc").glob("[0-9]*"):
+            for folder in _descendants(os.getpid()):
                 try:
                     words = (folder / "cmdline").read_bytes().split(b"\0")
                     found = (
@@ -94,6 +97,15 @@ class Memory:
                 if found:
                     now["servers" if b"ps" in words else "trainer"] += int(found["Pss"].split()[0]) << 10
             self.peak_bytes = {name: max(one, now[name]) for name, one in self.peak_bytes.items()}
+
+
+def _descendants(process: int) -> Iterator[Path]:
+    """The folders in /proc of the processes that a process has started, and of those that these have started."""
+    for path in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):  # it has ended
+            for child in path.read_text().split():
+                yield Path("/proc", child)
+                yield from _descendants(int(child))
 
 
 def run(home: Path, *command: str) -> tuple[float, str]:

@@ -51,7 +51,8 @@ from trainer.checkpoints.shard_rows import (
     table_slices,
 )
 from trainer.checkpoints.stored_commit import Share, StoredCommit, StoredFile, StoredPart, StoredSlice
-from trainer.checkpoints.table_sections import read_sections, sections_of_shards, undivided_arrays
+from trainer.checkpoints.table_sections import check_sections_fit, read_sections, sections_of_shards, undivided_arrays
+from trainer.checkpoints.table_windows import check_table_rows
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import DocumentField
 from trainer.planning.plan import PartitionPlan, TablePlan
@@ -236,7 +237,7 @@ def _purpose(purpose: str, name: str, form: str) -> Callable[[], hashlib._Hash]:
 
 
 def verify_commit(files: RunFiles, name: str) -> StoredCommit:
-    """Verify every byte of a checkpoint, with the memory of a table's row numbers. Raises as :func:`read_commit`."""
+    """Verify every byte of a checkpoint, however large its tables are. Raises as :func:`read_commit`."""
     commit = open_commit(files, name)
     for file in commit.files:
         file.verify(files)
@@ -247,12 +248,8 @@ def verify_commit(files: RunFiles, name: str) -> StoredCommit:
 def check_fit(files: RunFiles, commit: StoredCommit) -> None:
     """Raises :class:`TornCheckpoint` unless the parts of a commit fit each other: each row in one part, counters of the same events."""
     for kind, table in commit.tables:
-        where, rows = f"{kind} table {table}", None
-        for one in commit.slices(kind, table):
-            of_shards = one.rows(files, where)
-            merged = np.unique(np.concatenate(of_shards)) if one.has_layers else merge_rows(of_shards, where)[0]
-            rows = _same_rows(rows, merged, where)
-    read_sections(files, commit, None)
+        check_table_rows(files, commit.slices(kind, table), _WINDOW_BYTES, f"{kind} table {table}")
+    check_sections_fit(files, commit, _WINDOW_BYTES)
     undivided_arrays(commit)
     counts_of(files, commit)
 
@@ -309,6 +306,8 @@ def read_account(files: RunFiles, name: str, *, verifies_all: bool = True) -> Ch
 
 
 _ACCOUNT = {LEDGER, LABELS}
+#: Of the row numbers of a table that are checked at once.
+_WINDOW_BYTES = 64 << 20
 
 
 def _merged(files: RunFiles, name: str, commit: StoredCommit, arrays: dict[str, Array]) -> Checkpoint:

@@ -86,6 +86,16 @@ def read_sections(files: RunFiles, commit: StoredCommit, share: Share | None) ->
     return arrays
 
 
+def check_sections_fit(files: RunFiles, commit: StoredCommit, window_bytes: int) -> None:
+    """Raise :class:`TornCheckpoint` unless the divided sections of all tables fit their rows; some rows are in memory at a time."""
+    for kind, table in commit.model_tables:
+        for section in ROW_SECTIONS:
+            if commit.has_array(name := section_name(kind, section, table)):
+                for _ in row_section_windows(files, commit, kind, table, name, window_bytes):
+                    pass
+        read_owner_sections(files, commit, kind, table)
+
+
 def read_row_section(
     files: RunFiles, commit: StoredCommit, kind: str, table: str, name: str, share: Share | None = None
 ) -> Array:

@@ -173,15 +173,7 @@ class _SliceReader:
     def take(self, end: int | None) -> tuple[Array, SliceWindow]:
         """The rows up to ``end``, ascending, and their values."""
         taken = [one.take(end) for one in self.rows]
-        rows = np.concatenate(taken)
-        order = None
-        if self._has_layers:
-            rows, order = newest_of_layers(rows)
-        elif sum(1 for one in taken if len(one)) > 1:
-            order = np.argsort(rows, kind="stable")
-            rows = rows[order]
-            if (rows[1:] == rows[:-1]).any():
-                raise TornCheckpoint("every row of a table must be in the part of one host", where=self._where)
+        rows, order = _merged(taken, self._where, has_layers=self._has_layers)
         counts = [len(one) for one in taken]
         return rows, SliceWindow(order, _values(self._weights, counts), _values(self._slots, counts))
 
@@ -191,6 +183,20 @@ class _SliceReader:
             rows.finish()
         for values in (*self._weights, *self._slots):
             values.finish()
+
+
+def _merged(taken: Sequence[Array], where: str, *, has_layers: bool) -> tuple[Array, Array | None]:
+    """The rows of some shards, ascending, and their order; None if they are in it."""
+    rows = np.concatenate(taken)
+    if has_layers:
+        return newest_of_layers(rows)
+    if sum(1 for one in taken if len(one)) < 2:
+        return rows, None
+    order = np.argsort(rows, kind="stable")
+    rows = rows[order]
+    if (rows[1:] == rows[:-1]).any():
+        raise TornCheckpoint("every row of a table must be in the part of one host", where=where)
+    return rows, order
 
 
 def _values(readers: Sequence[ArrayReader], counts: Sequence[int]) -> Array:
@@ -228,19 +234,48 @@ def read_windows(
     most = max(len(one.shards) for one in slices)
     rows_at_once, chunk_bytes = max(window_bytes // row_bytes // most, 1), chunk_of(window_bytes, 3 * shards)
     readers = [_SliceReader(files, one, rows_at_once, chunk_bytes, where, with_slots, dimensions) for one in slices]
-    of_shards = [rows for reader in readers for rows in reader.rows]
+    for end in _ends([rows for reader in readers for rows in reader.rows]):
+        taken = [reader.take(end) for reader in readers]
+        _check_same([rows for rows, _ in taken], where)
+        yield Window(taken[0][0], tuple(window for _, window in taken))
+    for reader in readers:
+        reader.finish()
+
+
+def check_table_rows(files: RunFiles, slices: Sequence[StoredSlice], window_bytes: int, where: str) -> None:
+    """Raise :class:`TornCheckpoint` unless each row of a table is in one of its shards, and all slices have the same rows.
+
+    Row numbers alone are read. ``window_bytes``: about half as many are in memory at once; ``where``: names the table in errors.
+    """
+    shards = sum(len(one.shards) for one in slices)
+    rows_at_once, chunk_bytes = max(window_bytes // _ROW_BYTES // shards, 1), chunk_of(window_bytes, shards)
+    readers = [[RowReader(files, one, shard, rows_at_once, chunk_bytes) for shard in one.shards] for one in slices]
+    for end in _ends([rows for own in readers for rows in own]):
+        _check_same(
+            [
+                _merged([rows.take(end) for rows in own], where, has_layers=one.has_layers)[0]
+                for one, own in zip(slices, readers, strict=True)
+            ],
+            where,
+        )
+    for own in readers:
+        for rows in own:
+            rows.finish()
+
+
+def _ends(of_shards: Sequence[RowReader]) -> Iterator[int | None]:
+    """The last row of each window, once all rows up to it are pending; None: all pending rows are of the window."""
     while True:
         for rows in of_shards:
             rows.fill()
         if not any(len(rows.pending) for rows in of_shards):
-            break
-        end = min((one for rows in of_shards if (one := rows.end) is not None), default=None)
-        taken = [reader.take(end) for reader in readers]
-        if any(not np.array_equal(taken[0][0], rows) for rows, _ in taken):
-            raise TornCheckpoint("all slices of a table must hold the same rows, got different ones", where=where)
-        yield Window(taken[0][0], tuple(window for _, window in taken))
-    for reader in readers:
-        reader.finish()
+            return
+        yield min((one for rows in of_shards if (one := rows.end) is not None), default=None)
+
+
+def _check_same(of_slices: Sequence[Array], where: str) -> None:
+    if any(not np.array_equal(of_slices[0], rows) for rows in of_slices[1:]):
+        raise TornCheckpoint("all slices of a table must hold the same rows, got different ones", where=where)
 
 
 def read_rows(files: RunFiles, stored: StoredSlice, window_bytes: int) -> Iterator[Array]:
