@@ -57,7 +57,6 @@ def findings(source: str, name_of_file: str) -> Iterator[str]:
                     yield f"{place}: {ast.unparse(call)} waits less than PATIENCE_SECS of tests/support/processes.py"
 
 
-@pytest.mark.medium
 def test_no_test_depends_on_speed() -> None:
     """A test's wait that ends in a failure when it runs out is long; one that is meant to run out is no literal."""
     paths = sorted((ROOT / "tests").rglob("*.py"))

@@ -29,7 +29,7 @@ def counted(hosts, of_host, is_positive, scores):
     return [one for one, _ in found], max(sent for _, sent in found)
 
 
-@settings(max_examples=scaled(100), deadline=None)
+@settings(max_examples=scaled(100))
 @given(events(), st.integers(1, 5), st.data())
 def test_any_division_of_events_over_hosts_gives_the_counts_of_one_process(drawn, hosts, data):
     is_positive, scores = drawn

@@ -40,7 +40,7 @@ def scored(head, labels, logits, of_host, hosts):
     return on_channels(hosts, work)
 
 
-@settings(max_examples=scaled(60), deadline=None)
+@settings(max_examples=scaled(60))
 @given(st.sampled_from(sorted(HEADS)), st.integers(0, 200), st.sampled_from([1, 2, 3, 5]), st.integers(0, 2**32 - 1))
 def test_figures_of_hosts_are_those_of_one_process(kind, rows, hosts, seed):
     source, head = np.random.default_rng(seed), HEADS[kind]

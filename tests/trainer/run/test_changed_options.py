@@ -30,6 +30,11 @@ def begun(folder, **options):
     return read_newest(folder, on_skip=pytest.fail)
 
 
+def with_recorded(name, value):
+    """An option as a run records it: pruning with the defaults that have changed once, since a later release may change them again."""
+    return {"metric": "gradient", "spare_share": 0.05, **value} if name == "pruning" else value
+
+
 @pytest.mark.medium
 @pytest.mark.parametrize(
     ("begins", "goes_on"),
@@ -58,7 +63,9 @@ def test_the_rest_of_a_run_is_trained_with_other_options(tmp_path, begins, goes_
     assert (report.ledger.least, report.ledger.most) == (1, 1)
     newest = read_newest(tmp_path, on_skip=pytest.fail)
     recorded = newest.document["identity"]["config"]
-    assert {name: recorded[name] for name in goes_on} == goes_on
+    assert {name: recorded[name] for name in goes_on} == {
+        name: with_recorded(name, value) for name, value in goes_on.items()
+    }
     rows = goes_on.get("batch_rows", options.batch_rows)
     events = [one.scores.events for one in report.history[1:]]
     assert newest.document["step"] - first.document["step"] == sum(-(-one // rows) for one in events)

@@ -45,7 +45,7 @@ def test_the_held_out_share_is_the_smallest_newest_one_and_all_is_trained_as_oft
         assert all(set(epoch.partitions) <= set(older) for epoch in epochs[:first_held])
 
 
-@settings(max_examples=scaled(40), deadline=None)
+@settings(max_examples=scaled(40))
 @given(st.lists(st.integers(0, 150), min_size=1, max_size=4), st.sampled_from(["none", "platt"]), st.integers(0, 99))
 def test_hosts_have_the_figures_of_a_pass_of_one_process(sizes, calibration, seed):
     """``sizes``: the events of each host, by rank in time order."""

@@ -37,7 +37,7 @@ def evaluated(head, labels, logits, raw, cuts, most):
     return on_channels(len(cuts) - 1, work)
 
 
-@settings(max_examples=scaled(40), deadline=None)
+@settings(max_examples=scaled(40))
 @given(st.sampled_from(sorted(HEADS)), st.integers(0, 300), st.sampled_from([2, 3, 4]), st.sampled_from([1, 3, 50]), st.integers(0, 2**32 - 1))  # fmt: skip
 def test_hosts_have_the_segments_of_one_process(kind, rows, hosts, most, seed):
     source, head = np.random.default_rng(seed), HEADS[kind]
