@@ -455,9 +455,10 @@ class _RemoteRows:
         return pruned_sections(self._remote, t, self._of_parts) if self._is_snapshot else NO_SNAPSHOT_SECTIONS
 
     def skip(self, t: int) -> None:
-        """Leave out a part that is not read."""
+        """Leave out a part that is not read. A server without any rows keeps its snapshot: it writes a shard, too."""
         if self._is_snapshot and not self._remote.is_hashed[t]:
-            self.capture(t, 0, 0)
+            self._read(t, 0, 0)
+            self._left.discard(t)
 
     def close(self) -> None:
         """End the snapshot."""
