@@ -274,6 +274,11 @@ def array_name(kind: str, column: str, table: str, slice_number: int | None = No
     return f"{'' if slice_number is None else f'slice-{slice_number}/'}{kind}/{column}/{table}"
 
 
+def is_of_slice(name: str) -> bool:
+    """Whether an array is that of a slice of columns."""
+    return _SLICE.match(name) is not None
+
+
 _SLICE = re.compile("slice-(0|[1-9][0-9]{0,8})/")
 #: An npy file of an array without values.
 _EMPTY_BYTES = 128

@@ -15,7 +15,7 @@ from trainer.checkpoints.read import check_fit, counts_of, open_commit, read_tab
 from trainer.checkpoints.retention import kept_commits, named_attempts, recorded_policy, written_commits
 from trainer.checkpoints.run_files import RunFiles, commit_name
 from trainer.checkpoints.saved_counts import SavedCounts
-from trainer.checkpoints.stored_commit import StoredCommit, StoredFile, StoredPart
+from trainer.checkpoints.stored_commit import StoredCommit, StoredFile, StoredPart, StoredSlice
 from trainer.checkpoints.table_sections import name_in_commit
 from trainer.errors import OtherFormat, TornCheckpoint
 from trainer.options.document_field import DocumentField
@@ -268,13 +268,19 @@ def _tables(files: RunFiles, commit: StoredCommit) -> tuple[TableSummary, ...]:
     for kind, table in commit.tables:
         slices = commit.slices(kind, table)
         shards = [shard for one in slices for shard in one.shards]
-        stored = rows = sum(_rows(shard.rows.file.size_bytes) for shard in slices[0].shards)
+        rows = sum(_rows(shard.rows.file.size_bytes) for shard in slices[0].shards)
         if slices[0].has_layers:
             rows = len(np.unique(np.concatenate(slices[0].rows(files, f"{kind} table {table}"))))
-        values = sum(shard.weights.file.size_bytes - _HEADER_BYTES for shard in shards) // 4
         size_bytes = sum(file.file.size_bytes for one in shards for file in (one.rows, one.weights, one.slots))
-        found.append(TableSummary(kind, table, rows, values // stored if stored else 0, size_bytes))
+        found.append(TableSummary(kind, table, rows, sum(map(_columns, slices)), size_bytes))
     return tuple(found)
+
+
+def _columns(one: StoredSlice) -> int:
+    """The columns of a slice of a table, by the sizes of its files; 0 without rows."""
+    rows = sum(_rows(shard.rows.file.size_bytes) for shard in one.shards)
+    values = sum(shard.weights.file.size_bytes - _HEADER_BYTES for shard in one.shards) // 4
+    return values // rows if rows else 0
 
 
 def _rows(size_bytes: int) -> int:

@@ -48,7 +48,6 @@ from trainer.checkpoints.shard_rows import (
     plan_of_table,
     shard_of,
     slots_of_slices,
-    table_slices,
 )
 from trainer.checkpoints.stored_commit import Share, StoredCommit, StoredFile, StoredPart, StoredSlice
 from trainer.checkpoints.table_sections import check_sections_fit, read_sections, sections_of_shards, undivided_arrays
@@ -114,7 +113,7 @@ def open_commit(files: RunFiles, name: str) -> StoredCommit:
         raise TornCheckpoint("a checkpoint must be in the folder of its epoch", where=files.place(name), value=name,
                              allowed=commit_name(commit.epochs_done))  # fmt: skip
     for kind, table in commit.tables if commit.partition is None else ():
-        if any(
+        if len(commit.slices_of(kind, table)) < 2 and any(
             f"{kind}/{column}/{table}" not in part.arrays for part in commit.table_parts for column in TABLE_COLUMNS
         ):
             raise TornCheckpoint(
@@ -426,15 +425,15 @@ def _read_shards(
 def read_table(files: RunFiles, commit: StoredCommit, kind: str, table: str, share: Share | None = None) -> TableArrays:
     """The rows, weights and slots of a table, merged and verified. Raises :class:`TornCheckpoint`."""
     where = f"{kind} table {table}"
-    found = [_read_slice(files, one.of_share(share), where, share) for one in commit.slices(kind, table)]
+    stored = commit.slices(kind, table)
+    found = [_read_slice(files, one.of_share(share), where, share) for one in stored]
     if len(found) == 1:
         return found[0]
     rows: Array | None = None
     for own, _, _ in found:
         rows = _same_rows(rows, own, where)
     assert rows is not None
-    assert commit.partition is not None
-    slices = table_slices(commit.partition, kind, table)
+    slices = [one.columns for one in stored if one.columns is not None]
     slots_of_slices(slices, [weights.shape[1] for _, weights, _ in found], where)
     slots = slots_of_slices(slices, [values.shape[1] for _, _, values in found], where)
     return rows, joined_columns([one[1] for one in found], 1), joined_columns([one[2] for one in found], slots)

@@ -203,7 +203,7 @@ class _Table:
         self._where, self._window_bytes = f"{kind} table {table}", window_bytes
         self._reading, self._writing = reading, writing
         self._from = commit.slices(kind, table)
-        self._columns = [one.slice_ for one in self._from if one.slice_ is not None]
+        self._columns = [one.columns for one in self._from if one.columns is not None]
         self._slices = table_slices(plan, kind, table)
         of_plan = plan_of_table(plan, kind, table)
         self._rows = None if of_plan is None else of_plan.rows

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, array_name, is_of_slice
 from trainer.checkpoints.host_part import Moment
 from trainer.checkpoints.manifest import CheckpointFile, other_format, signed_text, verified_document
 from trainer.checkpoints.shard_name import ShardName, shard_folder
@@ -17,17 +18,22 @@ from trainer.options.document_field import OPEN, DocumentField
 from transforms.derived_documents import Omitted, document_of
 
 SHARD_FORMAT = "headrace.shard/1"
+#: The format of a shard with some columns of a table. Its arrays are those of :data:`SHARD_FORMAT`.
+CUT_SHARD_FORMAT = "headrace.shard/2"
 
 
 @dataclass(frozen=True, slots=True)
 class ShardTable:
     """The rows of a table that a server has: row r there is row ``row_stride * r + row_first`` of the table, for r below ``rows``.
 
+    Of a table that is cut by columns a shard names each slice; it has no arrays of a slice without rows.
+
     Attributes:
         kind, table: the part of the model, and the table's name there.
         row_stride, row_first: which rows they are.
         rows: their number; of a hashed table that of its possible ids.
         is_partial: whether the shard has only those that were changed since its base.
+        first_column, columns: of a slice, which columns of the table they are; 0 columns: all.
     """
 
     kind: str
@@ -36,6 +42,13 @@ class ShardTable:
     row_first: int
     rows: int
     is_partial: Omitted[bool] = False
+    first_column: Omitted[int] = 0
+    columns: Omitted[int] = 0
+
+    @property
+    def place(self) -> tuple[str, str, int, int]:
+        """The part of the model, the table and its columns: alike in the shards of all servers."""
+        return self.kind, self.table, self.first_column, self.columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +80,42 @@ class ServerShard:
         """The shard's folder within the folder of checkpoints."""
         return shard_folder(self.attempt, self.server)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it has some columns of a table."""
+        return any(one.columns for one in self.tables)
+
+    def slices_of(self, kind: str, table: str) -> tuple[ShardTable, ...]:
+        """The slices of a table, in the order of its columns; one for a table that is not cut."""
+        return tuple(one for one in self.tables if (one.kind, one.table) == (kind, table))
+
+    def slice_number(self, one: ShardTable) -> int | None:
+        """The number of a slice of a table; None for a table that is not cut."""
+        return self.slices_of(one.kind, one.table).index(one) if one.columns else None
+
+    def slice_arrays(self) -> set[str]:
+        """The names of the arrays of slices of columns."""
+        return {
+            array_name(one.kind, column, one.table, self.slice_number(one))
+            for one in self.tables
+            if one.columns and one.rows
+            for column in TABLE_COLUMNS
+        }
+
     def check_read(self, part: DocumentField) -> None:
-        """Raise :class:`TornCheckpoint` for the place of no server."""
+        """Raise :class:`TornCheckpoint` for the place of no server, and for slices that do not follow each other."""
         if self.server >= self.servers:
             raise TornCheckpoint("the server of a shard must be below the number of servers", where=part.place,
                                  value=self.server, allowed=f"less than {self.servers}")  # fmt: skip
         if bool(self.base) != any(one.is_partial for one in self.tables):
             raise TornCheckpoint("a shard must have a base if and only if it has partial tables", where=part.place, value=self.base[:80])  # fmt: skip
+        column: dict[tuple[str, str], int] = {}
+        for one in self.tables if self.is_cut else ():
+            first = column.get((one.kind, one.table), 0)
+            if one.first_column != first or ((one.kind, one.table) in column and not (one.columns and first)):
+                raise TornCheckpoint("the slices of a table must follow each other", where=f"{part.place}: {one.kind} table {one.table}",
+                                     value=f"columns from {one.first_column}", allowed=f"from {first}")  # fmt: skip
+            column[one.kind, one.table] = first + one.columns
 
 
 @dataclass(frozen=True)
@@ -87,7 +129,7 @@ class ShardManifest:
         """The text of the shard's ``manifest.json``."""
         return signed_text(
             {
-                "format": SHARD_FORMAT,
+                "format": CUT_SHARD_FORMAT if self.shard.is_cut else SHARD_FORMAT,
                 "shard": document_of(self.shard),
                 "arrays": [{"name": name, **document_of(file)} for name, file in self.arrays],
             }
@@ -103,14 +145,23 @@ class ShardManifest:
         """The inverse of :meth:`to_bytes`. Raises :class:`TornCheckpoint`, or :class:`OtherFormat` for another version."""
         document = verified_document(data, where)
         form = document.at("format").text()
-        if form != SHARD_FORMAT:
-            raise other_format(form, (SHARD_FORMAT,), where)
+        if form not in (SHARD_FORMAT, CUT_SHARD_FORMAT):
+            raise other_format(form, (SHARD_FORMAT, CUT_SHARD_FORMAT), where)
         arrays = tuple(
             (item.at("name").text(), OPEN.read(CheckpointFile, item)) for item in document.at("arrays").items()
         )
         if len(dict(arrays)) != len(arrays):
             raise TornCheckpoint("the arrays of a manifest must have distinct names", where=where)
-        return cls(OPEN.read(ServerShard, document.at("shard")), arrays)
+        shard = OPEN.read(ServerShard, document.at("shard"))
+        if shard.is_cut != (form == CUT_SHARD_FORMAT):
+            raise TornCheckpoint(
+                "a shard must have slices of columns if and only if its format says so", where=where, value=form
+            )
+        own, wanted = {name for name, _ in arrays if is_of_slice(name)}, shard.slice_arrays()
+        if own != wanted:
+            raise TornCheckpoint("a shard must have the arrays of its slices of columns, got others or not all", where=where,
+                                 value=sorted(own ^ wanted)[:4])  # fmt: skip
+        return cls(shard, arrays)
 
 
 def check_server_shards(step: int, shards: Sequence[tuple[ShardName, ShardManifest]], where: str) -> None:
@@ -135,15 +186,27 @@ def check_server_shards(step: int, shards: Sequence[tuple[ShardName, ShardManife
                 allowed=", ".join(f"{what} {pair[1]}" for what, pair in wrong.items()),
                 next_step="restore an earlier checkpoint",
             )
-    if len({tuple(name for name, _ in manifest.arrays) for _, manifest in shards}) != 1:
+    if len({tuple(name for name, _ in manifest.arrays if not is_of_slice(name)) for _, manifest in shards}) != 1:
         raise TornCheckpoint("all shards of a checkpoint must have the same arrays", where=where)
+    _check_slices([manifest.shard for _, manifest in shards], where)
+
+
+def _check_slices(shards: Sequence[ServerShard], where: str) -> None:
+    """Raise :class:`TornCheckpoint` unless all shards have the same slices of columns, and a server has rows of each."""
+    if not any(one.is_cut for one in shards):
+        return
+    if len({tuple(one.place for one in shard.tables) for shard in shards}) != 1:
+        raise TornCheckpoint("all shards of a checkpoint must have the same slices of columns", where=where)
+    for p, one in enumerate(shards[0].tables):
+        if one.columns and not any(shard.tables[p].rows for shard in shards):
+            raise TornCheckpoint("a server must have rows of each slice of columns", where=f"{where}: {one.kind} table {one.table}",
+                                 value=f"none of columns from {one.first_column}")  # fmt: skip
 
 
 def check_base(shard: ServerShard, name: ShardName, base: ShardManifest, where: str) -> None:
     """Raise :class:`TornCheckpoint` unless ``base`` is a full shard of the same server, before the shard, with its tables."""
     own, found = shard.server, base.shard
-    rows = [(one.kind, one.table, one.row_stride, one.row_first, one.rows) for one in shard.tables]
-    of_base = [(one.kind, one.table, one.row_stride, one.row_first, one.rows) for one in found.tables]
+    rows, of_base = ([replace(one, is_partial=False) for one in each.tables] for each in (shard, found))
     fits = (found.server, found.servers, found.attempt) == (own, shard.servers, name.attempt) and rows == of_base
     if not fits or found.base or not (found.attempt < shard.attempt and found.step <= shard.step):
         raise TornCheckpoint("the base of a shard must be an earlier full shard of its server, with the same tables", where=f"{where}: {shard.folder}",

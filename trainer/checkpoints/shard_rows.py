@@ -7,6 +7,8 @@ the plan does not name is spread over all cores by its rows, row r on core ``r %
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +22,36 @@ TableArrays = tuple[Array, Array, Array]
 #: The kind of tables that a plan names; linear tables have the names of embedding tables. What these tables have by rows beside their own
 #: is of the kinds ``embedding-...``, on the cores of the rows.
 EMBEDDING = "embedding"
+
+
+class Columns(Protocol):
+    """Some columns of a table."""
+
+    @property
+    def first_column(self) -> int:
+        """The first one."""
+
+    @property
+    def columns(self) -> int:
+        """Their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRange:
+    """Some columns of a table: the first one, and their number."""
+
+    first_column: int
+    columns: int
+
+    @property
+    def stop(self) -> int:
+        """The column after the last one."""
+        return self.first_column + self.columns
+
+    def shared_with(self, other: ColumnRange) -> ColumnRange | None:
+        """The columns of both, counted from the first one of this range; None without any."""
+        first, stop = max(self.first_column, other.first_column), min(self.stop, other.stop)
+        return ColumnRange(first - self.first_column, stop - first) if first < stop else None
 
 
 def plan_of_table(plan: PartitionPlan, kind: str, table: str) -> TablePlan | None:
@@ -52,7 +84,7 @@ def check_in_shard(rows: Array, slice_: Slice, place: int, where: str) -> None:
         raise TornCheckpoint("a shard must hold rows of its own, got others", where=where)
 
 
-def slots_of_slices(slices: Sequence[Slice], widths: Sequence[int], where: str) -> int:
+def slots_of_slices(slices: Sequence[Columns], widths: Sequence[int], where: str) -> int:
     """How many slots a table has, by the slot values of a row in each slice. Raises :class:`TornCheckpoint` if these do not fit."""
     slots = widths[0] // slices[0].columns
     expected = [slots * one.columns for one in slices]
@@ -66,11 +98,11 @@ def joined_columns(values: Sequence[Array], slots: int) -> Array:
     """The values of whole rows from those of their slices: ``slots`` values a column, slot after slot."""
     rows = len(values[0])
     cubes = [one.reshape(rows, slots, one.shape[1] // slots if slots else 0) for one in values]
-    joined: Array = np.concatenate(cubes, axis=2).reshape(rows, -1) if slots else np.zeros((rows, 0), values[0].dtype)
-    return joined
+    joined: Array = np.concatenate(cubes, axis=2)
+    return joined.reshape(rows, slots * joined.shape[2])
 
 
-def cut_columns(values: Array, slots: int, slice_: Slice) -> Array:
+def cut_columns(values: Array, slots: int, slice_: Columns) -> Array:
     """The values of a slice from those of whole rows; the inverse of :func:`joined_columns`."""
     rows = len(values)
     cube = values.reshape(rows, slots, values.shape[1] // slots if slots else 0)

@@ -13,9 +13,9 @@ from trainer.checkpoints.merge_tables import check_rows
 from trainer.checkpoints.npy_bytes import array_from_npy
 from trainer.checkpoints.part_manifest import PartManifest
 from trainer.checkpoints.run_files import RunFiles
-from trainer.checkpoints.shard_manifest import ServerShard
+from trainer.checkpoints.shard_manifest import ServerShard, ShardTable
 from trainer.checkpoints.shard_name import ShardName
-from trainer.checkpoints.shard_rows import check_in_shard, plan_of_table, table_slices
+from trainer.checkpoints.shard_rows import Columns, check_in_shard, plan_of_table, table_slices
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import DocumentField
 from trainer.planning.plan import PartitionPlan, Slice
@@ -116,11 +116,13 @@ class StoredSlice:
         shards: the files.
         slice_: the rows of each shard; None if each may hold any rows, as those of hosts do.
         has_layers: whether a row may be in several shards: its values are those of the last one.
+        columns: which columns they are; None: all of the table.
     """
 
     shards: tuple[StoredShard, ...]
     slice_: Slice | None = None
     has_layers: bool = False
+    columns: Columns | None = None
 
     def check(self, shard: StoredShard, rows: Array, where: str) -> None:
         """Raises :class:`TornCheckpoint` unless all rows belong to the shard."""
@@ -140,7 +142,7 @@ class StoredSlice:
         found = self.slice_
         if share is None or found is None or found.row_ends or len(found.cores) != share.hosts:
             return self
-        return StoredSlice((self.shards[share.rank],), found)
+        return StoredSlice((self.shards[share.rank],), found, columns=self.columns)
 
 
 @dataclass(frozen=True)
@@ -196,10 +198,17 @@ class StoredCommit:
         """Whether a part has an array of this name."""
         return any(name in part.arrays for part in (*self.parts, *self.shards))
 
+    def slices_of(self, kind: str, table: str) -> tuple[ShardTable, ...]:
+        """The slices of columns that a table has in the shards of servers; at most one of a table that is not cut."""
+        first = self.shards[0].shard if self.shards else None
+        return () if first is None else first.slices_of(kind, table)
+
     def slices(self, kind: str, table: str) -> tuple[StoredSlice, ...]:
-        """The files of a table."""
+        """The files of a table, slice after slice of its columns."""
         if self.partition is None:
-            return (layered_slice(self.table_parts, kind, table),)
+            if len(cut := self.slices_of(kind, table)) < 2:
+                return (layered_slice(self.table_parts, kind, table),)
+            return tuple(layered_slice(self.shards, kind, table, s, one) for s, one in enumerate(cut))
         slices = table_slices(self.partition, kind, table)
         return tuple(
             StoredSlice(
@@ -208,6 +217,7 @@ class StoredCommit:
                     for place, core in enumerate(one.cores)
                 ),
                 one,
+                columns=one,
             )
             for s, one in enumerate(slices)
         )
@@ -219,11 +229,18 @@ class StoredCommit:
         return (*own, *(file for part in (*self.parts, *self.shards) for file in part.files))
 
 
-def layered_slice(parts: Sequence[StoredPart], kind: str, table: str) -> StoredSlice:
-    """The files of a table in parts that may hold any of its rows, those of bases first."""
-    bases = [part.base for part in parts if part.base is not None and part.is_partial(kind, table)]
-    shards = [_shard(part, kind, table, None, rank) for rank, part in enumerate(parts)]
-    return StoredSlice((*(_shard(one, kind, table, None, 0) for one in bases), *shards), None, bool(bases))
+def layered_slice(
+    parts: Sequence[StoredPart], kind: str, table: str, number: int | None = None, columns: Columns | None = None
+) -> StoredSlice:
+    """The files of a table in parts that may hold any of its rows, those of bases first.
+
+    Of a slice of columns, with its number, those of the parts that have rows of it.
+    """
+    rows = array_name(kind, TABLE_COLUMNS[0], table, number)
+    held = [(rank, part) for rank, part in enumerate(parts) if number is None or rows in part.arrays]
+    bases = [part.base for _, part in held if part.base is not None and part.is_partial(kind, table)]
+    shards = [_shard(part, kind, table, number, rank) for rank, part in held]
+    return StoredSlice((*(_shard(one, kind, table, number, 0) for one in bases), *shards), None, bool(bases), columns)
 
 
 def _shard(part: StoredPart, kind: str, table: str, slice_number: int | None, place: int) -> StoredShard:

@@ -6,8 +6,9 @@ the last one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,6 +23,10 @@ from transforms.arrays import Array
 _ROW_BYTES = 64
 #: More than the header of an npy file has.
 _HEADER_BYTES = 1 << 10
+
+
+#: Which of some rows are wanted, as a mask.
+Wanted: TypeAlias = Callable[[Array], Array]
 
 
 class ArrayReader:
@@ -170,10 +175,12 @@ class _SliceReader:
                                          value=f"{one.dtype}, {one.shape[1:]}",
                                          allowed=f"{values[0].dtype}, {values[0].shape[1:]}")  # fmt: skip
 
-    def take(self, end: int | None) -> tuple[Array, SliceWindow]:
-        """The rows up to ``end``, ascending, and their values."""
+    def take(self, end: int | None, wanted: Wanted | None) -> tuple[Array, SliceWindow]:
+        """The wanted rows up to ``end``, ascending, and their values."""
         taken = [one.take(end) for one in self.rows]
         rows, order = _merged(taken, self._where, has_layers=self._has_layers)
+        if wanted is not None and not (mine := wanted(rows)).all():
+            rows, order = rows[mine], np.flatnonzero(mine) if order is None else order[mine]
         counts = [len(one) for one in taken]
         return rows, SliceWindow(order, _values(self._weights, counts), _values(self._slots, counts))
 
@@ -220,6 +227,7 @@ def read_windows(
     *,
     with_slots: bool = True,
     dimensions: int = 2,
+    wanted: Wanted | None = None,
 ) -> Iterator[Window]:
     """All changed rows of a table, window after window. Raises :class:`TornCheckpoint`, at the end for other bytes than were written.
 
@@ -229,13 +237,14 @@ def read_windows(
         where: names the table in errors.
         with_slots: whether slots are read and verified too.
         dimensions: of the arrays of values; 1: they have a number for each row.
+        wanted: leaves out other rows, of which the shards of some slices may have more than those of others.
     """
     shards = sum(len(one.shards) for one in slices)
     most = max(len(one.shards) for one in slices)
     rows_at_once, chunk_bytes = max(window_bytes // row_bytes // most, 1), chunk_of(window_bytes, 3 * shards)
     readers = [_SliceReader(files, one, rows_at_once, chunk_bytes, where, with_slots, dimensions) for one in slices]
     for end in _ends([rows for reader in readers for rows in reader.rows]):
-        taken = [reader.take(end) for reader in readers]
+        taken = [reader.take(end, wanted) for reader in readers]
         _check_same([rows for rows, _ in taken], where)
         yield Window(taken[0][0], tuple(window for _, window in taken))
     for reader in readers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 import numpy as np
@@ -19,10 +19,11 @@ from trainer.checkpoints.read import read_shards, stored_shard
 from trainer.checkpoints.run_files import RunFiles
 from trainer.checkpoints.shard_manifest import ShardTable, check_server_shards
 from trainer.checkpoints.shard_name import ShardName
+from trainer.checkpoints.shard_rows import ColumnRange, cut_columns, joined_columns, slots_of_slices
 from trainer.checkpoints.shards.shard_orders import LoadOrder, LoadProgress, SavedTable
-from trainer.checkpoints.stored_commit import StoredFile, StoredPart, StoredShard, layered_slice
+from trainer.checkpoints.stored_commit import StoredFile, StoredPart, StoredShard, StoredSlice, layered_slice
 from trainer.checkpoints.table_sections import section_name
-from trainer.checkpoints.table_windows import SliceWindow, read_windows
+from trainer.checkpoints.table_windows import SliceWindow, Window, read_windows
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.servers.allowed_runs import AllowedRuns
 from trainer.servers.held_rows import HeldRows
@@ -79,12 +80,13 @@ class ShardLoader:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The files of one table in a shard: its place among the shards, and their names without the table."""
+    """The files of one table in a shard, or of a slice of its columns with its number."""
 
     files: RunFiles
     part: StoredPart
     kind: str
     table: str
+    number: int | None = None
 
     def file(self, name: str) -> StoredFile:
         found = self.part.arrays.get(name)
@@ -94,7 +96,8 @@ class _Source:
 
     @property
     def shard(self) -> StoredShard:
-        rows, weights, slots = (self.file(array_name(self.kind, column, self.table)) for column in TABLE_COLUMNS)
+        names = (array_name(self.kind, column, self.table, self.number) for column in TABLE_COLUMNS)
+        rows, weights, slots = map(self.file, names)
         return StoredShard(rows, weights, slots)
 
     def section(self, section: str) -> Array:
@@ -129,17 +132,25 @@ _HEADER_BYTES = 128
 
 @dataclass(frozen=True, slots=True)
 class _StoredPart:
-    """One of the saved parts of a server, as the shards have it.
+    """One of the saved parts of a server, or some of its columns, as the shards have them.
 
     Attributes:
-        sources: its files in each shard.
-        own: the shards that may have rows of the server.
+        sources: the files in each shard, of a slice of columns in each one with rows of it.
+        own: those of ``sources`` that may have rows of the server.
         count: the rows of the part that the server owns.
+        columns: which columns of the table the files have.
     """
 
     sources: Sequence[_Source]
     own: Sequence[int]
     count: int
+    columns: ColumnRange
+
+    @property
+    def slice(self) -> StoredSlice:
+        """The files that may have rows of the server."""
+        parts, one = [self.sources[k].part for k in self.own], self.sources[0]
+        return layered_slice(parts, one.kind, one.table, one.number, self.columns)
 
     def read(self, dim: int, slot_dim: int, origin: TableOrigin) -> tuple[TableState, int]:
         """All rows that the server owns, ascending, by its numbers; and the bytes that were read."""
@@ -166,17 +177,11 @@ def _load(order: LoadOrder, rows: HeldRows) -> Iterator[LoadProgress]:
     manifests = read_shards(files, names)
     check_server_shards(order.step, manifests, order.run)
     parts = [stored_shard(files, name, manifest) for name, manifest in manifests]
-    stored, pieces = list[int](), list[_StoredPart]()
+    stored, pieces = list[int](), list[list[_StoredPart]]()
     for saved, part in zip(order.tables, held.saved_parts, strict=True):
-        sources = [_Source(files, one, saved.kind, saved.table) for one in parts]
-        stored.append(_stored_rows(sources[order.server :: order.servers]))
-        origin = held.tables[part.table].origin
-        own = [
-            k
-            for k, (_, manifest) in enumerate(manifests)
-            if _may_share(_table_of(manifest.shard.tables, saved), origin, saved.rows)
-        ]
-        pieces.append(_StoredPart(sources, own if saved.rows else [], saved.rows))
+        pieces.append(_stored_parts(files, parts, saved, held.tables[part.table].origin, part.dim))
+        # all slices of columns have the same rows, or a server finds that they have not
+        stored.append(_stored_rows(pieces[-1][0].sources[order.server :: order.servers]))
     read_bytes, loaded = 0, [0] * len(pieces)
     for p, rows_, bytes_ in _load_parts(order, rows, pieces):
         read_bytes += bytes_
@@ -185,25 +190,42 @@ def _load(order: LoadOrder, rows: HeldRows) -> Iterator[LoadProgress]:
     yield LoadProgress(read_bytes, True, tuple(loaded), tuple(stored))
 
 
-def _load_parts(order: LoadOrder, rows: HeldRows, pieces: Sequence[_StoredPart]) -> Iterator[tuple[int, int, int]]:
+def _stored_parts(
+    files: RunFiles, parts: Sequence[StoredPart], saved: SavedTable, origin: TableOrigin, dim: int
+) -> list[_StoredPart]:
+    """A saved part of a server that has ``dim`` columns, by each slice of columns that shards have of it."""
+    of_shards = [one.shard.slices_of(saved.kind, saved.table) for one in parts if one.shard is not None]
+    if not all(of_shards):
+        raise TornCheckpoint("a shard must have all tables of the run", where=f"{saved.kind} table {saved.table}", value="none")  # fmt: skip
+    whole, wanted, found = saved.columns or dim, ColumnRange(origin.first_column, dim), list[_StoredPart]()
+    for s, first in enumerate(of_shards[0]):
+        own = ColumnRange(first.first_column, first.columns or whole)
+        if own.shared_with(wanted) is None:
+            continue
+        number, held = (s, [k for k, one in enumerate(of_shards) if one[s].rows]) if first.columns else (None, [*range(len(parts))])  # fmt: skip
+        sources = [_Source(files, parts[k], saved.kind, saved.table, number) for k in held]
+        mine = [i for i, k in enumerate(held) if saved.rows and _may_share(of_shards[k][s], origin, saved.rows)]
+        found.append(_StoredPart(sources, mine, saved.rows, own))
+    last = of_shards[0][-1]
+    if last.columns and last.first_column + last.columns != whole:
+        raise TornCheckpoint("the slices of a table must have all its columns", where=f"{saved.kind} table {saved.table}",
+                             value=last.first_column + last.columns, allowed=str(whole))  # fmt: skip
+    return found
+
+
+def _load_parts(
+    order: LoadOrder, rows: HeldRows, pieces: Sequence[Sequence[_StoredPart]]
+) -> Iterator[tuple[int, int, int]]:
     """Load all saved parts; yields the number of each, the rows that were loaded and the bytes that were read."""
     held = rows.held
     for p, table in enumerate(held.tables):
-        piece, is_hashed = pieces[p], table.limits is not None
-        if not piece.count or not (is_hashed or held.pruning is None):
+        slices, is_hashed = pieces[p], table.limits is not None
+        if not slices[0].count or not (is_hashed or held.pruning is None):
             continue
-        own = [piece.sources[k] for k in piece.own]
-        steps = _load_hashed(order, rows, p, piece) if is_hashed else _load_dense(rows, p, own, piece.count)
+        steps = _load_hashed(order, rows, p, slices[0]) if is_hashed else _load_dense(rows, p, slices)
         yield from ((p, rows_, bytes_) for rows_, bytes_ in steps)
     if held.pruning is not None:
-        yield from _load_pruned(rows, held.pruning, pieces)
-
-
-def _table_of(tables: Sequence[ShardTable], saved: SavedTable) -> ShardTable:
-    for one in tables:
-        if (one.kind, one.table) == (saved.kind, saved.table):
-            return one
-    raise TornCheckpoint("a shard must have all tables of the run", where=f"{saved.kind} table {saved.table}", value="none")  # fmt: skip
+        yield from _load_pruned(rows, held.pruning, [one for (one,) in pieces])
 
 
 def _may_share(stored: ShardTable, own: TableOrigin, own_rows: int) -> bool:
@@ -224,26 +246,55 @@ def _own_rows(rows: Array, origin: TableOrigin, count: int) -> tuple[Array, Arra
     return mine, own[mine]
 
 
-def _load_dense(rows: HeldRows, p: int, sources: Sequence[_Source], count: int) -> Iterator[tuple[int, int]]:
-    """Load a table window by window; yields the rows that were loaded and the bytes that were read."""
-    if not sources:
-        return
-    held = rows.held.tables[p]
-    where = f"{sources[0].kind} table {sources[0].table}"
-    slices = [layered_slice([one.part for one in sources], sources[0].kind, sources[0].table)]
-    row_bytes = 8 + 4 * int(rows.dims[p] + rows.slot_dims[p])
-    for window in read_windows(sources[0].files, slices, _WINDOW_BYTES, row_bytes, where):
-        (found,) = window.slices
-        mine, own = _own_rows(window.rows, held.origin, count)
-        state = TableState(own, _taken(found, found.weights, mine), _taken(found, found.slots, mine))
+def _load_dense(rows: HeldRows, p: int, slices: Sequence[_StoredPart]) -> Iterator[tuple[int, int]]:
+    """Load a table, or a slice of its columns, window by window; yields the rows that were loaded and the bytes that were read."""
+    if not all(one.own for one in slices):
+        return  # some columns are in no shard: fewer rows are loaded than are stored
+    held, source = rows.held.tables[p], slices[0].sources[0]
+    where, dim = f"{source.kind} table {source.table}", int(rows.dims[p])
+    stored_columns = sum(one.columns.columns for one in slices)
+    row_bytes = 8 * len(slices) + 4 * stored_columns * int(dim + rows.slot_dims[p]) // dim
+    wanted, stored = ColumnRange(held.origin.first_column, dim), [one.slice for one in slices]
+
+    def are_own(found: Array) -> Array:
+        return _own_rows(found, held.origin, slices[0].count)[0]
+
+    for window in read_windows(source.files, stored, _WINDOW_BYTES, row_bytes, where, wanted=are_own):
+        _, own = _own_rows(window.rows, held.origin, slices[0].count)
+        state = TableState(own, *_values(window, slices, wanted, where))
         check_state(held.table, state)
         rows.load(p, ChangedRows(state.rows, state.weights, state.slots))
-        yield len(own), len(window.rows) * row_bytes
+        yield len(own), sum(8 * len(one.weights) + one.weights.nbytes + one.slots.nbytes for one in window.slices)
 
 
-def _taken(window: SliceWindow, values: Array, mine: Array) -> Array:
-    ordered = values if window.order is None else values.take(window.order, axis=0)
-    return ordered if mine.all() else ordered[mine]
+def _values(window: Window, slices: Sequence[_StoredPart], wanted: ColumnRange, where: str) -> tuple[Array, Array]:
+    """The weights and slots of a window's rows in the wanted columns. Raises :class:`TornCheckpoint`."""
+    shared, pieces = [], []
+    for found, one in zip(window.slices, slices, strict=True):
+        own = one.columns.shared_with(wanted)
+        assert own is not None, "other slices are not read"
+        shared.append(own)
+        pieces.append(_cut(found, one.columns, own, where))
+    if len(pieces) == 1:
+        return pieces[0]
+    weights, slots = zip(*pieces, strict=True)
+    slots_of_slices(shared, [one.shape[1] for one in weights], where)
+    each = slots_of_slices(shared, [one.shape[1] for one in slots], where)
+    return joined_columns(weights, 1), joined_columns(slots, each)
+
+
+def _cut(window: SliceWindow, columns: ColumnRange, own: ColumnRange, where: str) -> tuple[Array, Array]:
+    """Some of the columns of a window of a slice."""
+    weights, slots = (
+        one if window.order is None else one.take(window.order, axis=0) for one in (window.weights, window.slots)
+    )
+    if own.columns == columns.columns:
+        return weights, slots
+    if weights.shape[1] != columns.columns or slots.shape[1] % columns.columns:
+        raise TornCheckpoint("a slice must have a value of each slot for each of its columns", where=where,
+                             value=(weights.shape[1], slots.shape[1]), allowed=f"{columns.columns} columns")  # fmt: skip
+    cut = cut_columns(weights, 1, own), cut_columns(slots, slots.shape[1] // columns.columns, own)
+    return np.ascontiguousarray(cut[0]), np.ascontiguousarray(cut[1])
 
 
 def _load_pruned(rows: HeldRows, pruning: HeldPruning, pieces: Sequence[_StoredPart]) -> Iterator[tuple[int, int, int]]:
@@ -333,8 +384,6 @@ def _stored_rows(sources: Sequence[_Source]) -> int:
         if base is None or not one.part.is_partial(one.kind, one.table):
             total += one.rows
             continue
-        of_both = [
-            _Source(one.files, part, one.kind, one.table).shard.rows.array(one.files) for part in (base, one.part)
-        ]
+        of_both = [replace(one, part=part).shard.rows.array(one.files) for part in (base, one.part)]
         total += len(np.union1d(*of_both))
     return total

@@ -62,7 +62,11 @@ class ShardWriting:
         self._since = _base_of(order, rows.changed, interval, snapshot)
         self._base = order.base if self._since is not None else ""
         shard, saved = self._shard_of(order, held), list(zip(order.tables, held.saved_parts, strict=True))
-        parted = [self._table(p, one, part, held.tables[part.table]) for p, (one, part) in enumerate(saved)]
+        parted = [
+            self._table(p, one, part, held.tables[part.table], shard.slice_number(shard.tables[p]))
+            for p, (one, part) in enumerate(saved)
+            if one.rows or not one.columns
+        ]
         arrays: dict[str, Array] = {}
         for p, (one, table) in enumerate(zip(order.tables, held.tables, strict=False)):
             if table.limits is not None:
@@ -108,14 +112,17 @@ class ShardWriting:
         tables = []
         for p, (one, part) in enumerate(zip(order.tables, held.saved_parts, strict=True)):
             origin, is_partial = held.tables[part.table].origin, self._changed_of(p) is not None
-            tables.append(ShardTable(one.kind, one.table, origin.row_stride, origin.row_first, one.rows, is_partial))
+            place = (origin.first_column, part.dim) if one.columns else (0, 0)
+            tables.append(
+                ShardTable(one.kind, one.table, origin.row_stride, origin.row_first, one.rows, is_partial, *place)
+            )
         return ServerShard(order.attempt, order.server, order.servers, order.step, tuple(tables), self._base)
 
-    def _table(self, p: int, saved: SavedTable, part: SavedPart, held: HeldTable) -> PartedArrays:
-        """The arrays of a saved part of the server."""
+    def _table(self, p: int, saved: SavedTable, part: SavedPart, held: HeldTable, number: int | None) -> PartedArrays:
+        """The arrays of a saved part of the server; of a slice of columns, with its number."""
         is_hashed, since = held.limits is not None, self._changed_of(p)
         count = (self._snapshot.counts[p] if since is None else since.count(p)) if saved.rows else 0
-        kinds = table_arrays(saved.kind, saved.table, count, part.dim, part.slot_dim)
+        kinds = table_arrays(saved.kind, saved.table, count, part.dim, part.slot_dim, number)
         beside = (ArrayKind(section_name(saved.kind, AGES, saved.table), "int64", (count,)),) if is_hashed else ()
         rows = self._rows(p, saved, held, part.dim + part.slot_dim)
         return PartedArrays((*kinds, *beside), rows if saved.rows else iter(()))

@@ -178,3 +178,68 @@ def test_a_base_is_an_earlier_full_shard_of_the_same_server(change):
     check_base(own, name, ShardManifest(full, ()), "here")
     with pytest.raises(TornCheckpoint, match="the base of a shard must be an earlier full shard of its server"):
         check_base(own, name, ShardManifest(replace(full, **change), ()), "here")
+
+
+#: Columns 0 to 4 of a table are on server 1, and the other ones on another server.
+CUT = (ShardTable("embedding", "query", 1, 0, 50, False, 0, 4), ShardTable("embedding", "query", 1, 0, 0, False, 4, 12))
+FILE = CheckpointFile(136, "ab")
+OWN = tuple((f"slice-0/embedding/{column}/query", FILE) for column in ("rows", "weights", "slots"))
+
+
+def test_slices_of_columns_have_a_format_of_their_own():
+    manifest = ShardManifest(replace(SHARD, tables=CUT), OWN)
+    assert b'"headrace.shard/2"' in manifest.to_bytes(), "an earlier release has no columns of a shard"
+    assert ShardManifest.from_bytes(manifest.to_bytes(), "here") == manifest
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        CUT[1:],
+        CUT[::-1],
+        (CUT[0], replace(CUT[1], first_column=5)),
+        (CUT[0], replace(CUT[1], columns=0)),
+        (replace(CUT[0], columns=0), replace(CUT[1], first_column=0)),
+    ],
+    ids=["first missing", "order", "gap", "whole after a slice", "slice after a whole"],
+)
+def test_slices_of_columns_follow_each_other(tables):
+    manifest = ShardManifest(replace(SHARD, tables=tables), OWN)
+    with pytest.raises(TornCheckpoint, match="the slices of a table must follow each other"):
+        ShardManifest.from_bytes(manifest.to_bytes(), "here")
+
+
+@pytest.mark.parametrize("arrays", [OWN[1:], (), (*OWN, ("slice-1/embedding/rows/query", FILE))], ids=len)
+def test_a_shard_has_the_arrays_of_its_own_slices_of_columns(arrays):
+    manifest = ShardManifest(replace(SHARD, tables=CUT), arrays)
+    with pytest.raises(TornCheckpoint, match="a shard must have the arrays of its slices of columns"):
+        ShardManifest.from_bytes(manifest.to_bytes(), "here")
+
+
+def cut_shards(*of_servers):
+    return [
+        (ShardName(7, server, "0" * 64), ShardManifest(replace(SHARD, server=server, tables=tables), ()))
+        for server, tables in enumerate(of_servers)
+    ]
+
+
+def test_all_shards_have_the_same_slices_of_columns():
+    others = (replace(CUT[0], rows=0), replace(CUT[1], rows=50))
+    check_server_shards(90, cut_shards(CUT, others), "here")
+    with pytest.raises(TornCheckpoint, match="all shards of a checkpoint must have the same slices of columns"):
+        check_server_shards(90, cut_shards(CUT, (replace(others[0], columns=5), replace(others[1], first_column=5, columns=11))), "here")  # fmt: skip
+    with pytest.raises(TornCheckpoint, match="all shards of a checkpoint must have the same slices of columns"):
+        check_server_shards(90, cut_shards(CUT, (TABLE,)), "here")
+    with pytest.raises(TornCheckpoint, match="a server must have rows of each slice of columns"):
+        check_server_shards(90, cut_shards(CUT, CUT), "here")
+
+
+@pytest.mark.parametrize("change", [{"columns": 5}, {"first_column": 1}], ids=str)
+def test_the_base_of_a_slice_has_its_columns(change):
+    full = ServerShard(3, 1, 2, 40, CUT)
+    name = ShardName(3, 1, "0" * 64)
+    own = replace(SHARD, tables=tuple(replace(one, is_partial=True) for one in CUT), base=str(name))
+    check_base(own, name, ShardManifest(full, ()), "here")
+    other = replace(full, tables=(replace(CUT[0], **change), CUT[1]))
+    with pytest.raises(TornCheckpoint, match="the base of a shard must be an earlier full shard of its server"):
+        check_base(own, name, ShardManifest(other, ()), "here")

@@ -82,7 +82,17 @@ def test_shards_of_servers_hold_what_the_trainer_would_write(tmp_path, count, op
     assert_equal_arrays(newest(tmp_path / "shards").arrays, newest(tmp_path / "rows").arrays)
 
 
-def test_no_row_passes_through_the_trainer(tmp_path, monkeypatch):
+def no_rows_read(remote, part, first, stop):
+    """In place of reading a snapshot: an empty range says that a part is left out."""
+    assert first == stop, "rows were read"
+    return READ_SNAPSHOT(remote, part, first, stop)
+
+
+READ_SNAPSHOT = RemoteTables.read_snapshot
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["rows", "columns"])
+def test_no_row_passes_through_the_trainer(tmp_path, monkeypatch, is_cut):
     received = []
     end = RemoteTables.end_snapshot
 
@@ -91,8 +101,8 @@ def test_no_row_passes_through_the_trainer(tmp_path, monkeypatch):
         end(remote)
 
     monkeypatch.setattr(RemoteTables, "end_snapshot", count_bytes)
-    monkeypatch.setattr(RemoteTables, "read_snapshot", lambda *arguments: pytest.fail("rows were read"))
-    trained(tmp_path, 2)
+    monkeypatch.setattr(RemoteTables, "read_snapshot", no_rows_read)
+    trained(tmp_path, 2, plan=cut_plan(2) if is_cut else None)
     size_bytes = sum(file.file.size_bytes for part in newest_commit(tmp_path).shards for file in part.arrays.values())
     assert size_bytes > 20_000
     assert max(received) < 12_000, "orders and answers alone, over three commits"
@@ -122,18 +132,104 @@ def test_rows_pass_through_the_trainer_if_a_server_has_another_folder_of_the_nam
     assert not newest_commit(tmp_path).shards
 
 
-def test_tables_that_a_plan_cuts_by_columns_pass_through_the_trainer(tmp_path):
-    data, told = Synthetic(1), []
-    settings = config(tmp_path)
-    layout = lay_out(identity_of(data.solution, settings).typed_inputs, settings)
+def cut_plan(count: int, cut: int = 2) -> PartitionPlan:
+    """Each table in two slices of columns: the first one on the last server, the rows of the other one on all servers."""
+    settings = config("unused")
+    layout = lay_out(identity_of(Synthetic(1).solution, settings).typed_inputs, settings)
+    servers = tuple(range(count))
     tables = [
         TablePlan(one.table.name, one.table.vocabulary_size, one.table.dim,
-                  (Slice(0, 2, (0,)), Slice(2, one.table.dim - 2, (1,))))
+                  (Slice(0, cut, servers[-1:]), Slice(cut, one.table.dim - cut, servers)))
         for one in layout.features
     ]  # fmt: skip
-    trained(tmp_path, 2, plan=PartitionPlan(2, tuple(tables)), events=told)
-    (said,) = [one.message for one in told if one.kind == "rows pass"]
-    assert said == "a plan cuts tables by columns, and a shard has whole rows"
+    return PartitionPlan(count, tuple(tables))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_slices_of_columns_hold_what_the_trainer_would_write(tmp_path, count):
+    """The files of the trainer are read by numpy alone, those of servers are joined here."""
+    told, plan = [], cut_plan(count)
+    trained(tmp_path / "shards", count, plan=plan, events=told)
+    trained(tmp_path / "rows", count, plan=plan, runs=[])
+    assert [one for one in told if one.kind == "rows pass"] == []
+    commit = newest_commit(tmp_path / "shards")
+    assert [one.server for one in commit.shard_names] == list(range(count))
+    assert newest(tmp_path / "shards").document == newest(tmp_path / "rows").document
+    assert_equal_arrays(newest(tmp_path / "shards").arrays, newest(tmp_path / "rows").arrays)
+    written, expected = _npy_files(tmp_path / "shards", commit.shards), _npy_files(tmp_path / "rows", newest_commit(tmp_path / "rows").parts)  # fmt: skip
+    for _, table in commit.model_tables:
+        rows, weights, slots = (expected[f"embedding/{column}/{table}"][0] for column in ("rows", "weights", "slots"))
+        for number, columns in enumerate((slice(0, 2), slice(2, None))):
+            found = [written[f"slice-{number}/embedding/{column}/{table}"] for column in ("rows", "weights", "slots")]
+            assert len(found[0]) == (1, count)[number], "servers without rows of a slice have no files of it"
+            own = np.concatenate(found[0])
+            order = np.argsort(own)
+            assert np.array_equal(own[order], rows)
+            assert np.array_equal(np.concatenate(found[1])[order], weights[:, columns])
+            assert np.array_equal(np.concatenate(found[2])[order], slots[:, columns]), "Adagrad has one slot"
+    assert not [one for one in check_files(open_run(tmp_path / "shards"), commit.epochs_done) if one.problem]
+    found = [describe_commit(open_run(tmp_path / one), commit.epochs_done).tables for one in ("shards", "rows")]
+    sizes = [[(one.kind, one.table, one.rows, one.dim) for one in tables] for tables in found]
+    assert sizes[0] == sizes[1]
+
+
+def _npy_files(folder, parts) -> dict[str, list[np.ndarray]]:
+    """The arrays of each name in some parts, as numpy reads their files."""
+    found: dict[str, list[np.ndarray]] = {}
+    for part in parts:
+        for name, file in part.arrays.items():
+            found.setdefault(name, []).append(np.load(checkpoints_dir(folder) / file.path))
+    return found
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 3), (3, 2), (2, 0)])
+def test_servers_load_slices_of_columns(tmp_path, monkeypatch, before, after):
+    """Also on other servers by another plan, and without one: no row passes through the trainer. 0: training without servers."""
+    data, folder = Synthetic(2), tmp_path / "run"
+    with thread_servers(before, runs=[folder]) as servers:
+        train(data.solution, data.read, config(folder, partitions_per_epoch=1), stop=lambda: True,
+              make_engine=on_servers(servers, 1, plan=cut_plan(before)))  # fmt: skip
+    assert newest_commit(folder).shards
+    train(data.solution, data.read, config(tmp_path / "whole", partitions_per_epoch=1))
+    monkeypatch.setattr(RemoteTables, "load_rows", lambda *arguments: pytest.fail("rows were sent"))
+    monkeypatch.setattr(RemoteTables, "read_snapshot", no_rows_read)
+    plans = {2: cut_plan(2, 1), 3: None}
+    if after:
+        report = trained(folder, after, plan=plans[after], partitions=2)
+        assert len(newest_commit(folder).shard_names) == after
+    else:
+        report = train(data.solution, data.read, config(folder, partitions_per_epoch=1))
+    assert report.resumed_from
+    assert_equal_arrays(newest(folder).arrays, newest(tmp_path / "whole").arrays)
+
+
+def test_slices_of_columns_pass_through_the_trainer_where_a_server_of_an_earlier_release_cannot_write_them(
+    tmp_path, monkeypatch
+):
+    reach = shard_writer.ShardWriter.reach
+
+    def earlier(writer, order):
+        if order.is_cut:  # an unknown member there
+            raise DataError("a document must have known members", value="is_cut")
+        return reach(writer, order)
+
+    monkeypatch.setattr(shard_writer.ShardWriter, "reach", earlier)
+    told = []
+    trained(tmp_path / "cut", 2, plan=cut_plan(2), events=told)
+    assert [one.message for one in told if one.kind == "rows pass"] == ["server s0: a document must have known members"]
+    assert not newest_commit(tmp_path / "cut").shards
+    trained(tmp_path / "whole", 2)
+    assert newest_commit(tmp_path / "whole").shards
+
+
+@pytest.mark.medium
+def test_slices_of_columns_are_resharded(tmp_path):
+    trained(tmp_path / "run", 2, plan=cut_plan(2))
+    commit = newest_commit(tmp_path / "run")
+    for name, plan in (("hosts", PartitionPlan(3, ())), ("plan", cut_plan(3, 1))):
+        reshard_commit(open_run(tmp_path / "run"), commit, plan, tmp_path / name / "checkpoints", window_bytes=4_000)
+        assert_equal_arrays(newest(tmp_path / name).arrays, newest(tmp_path / "run").arrays)
 
 
 @pytest.mark.medium

@@ -18,6 +18,7 @@ from tests.support.gcs_server import GcsServer
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS
 from tests.support.server_process import ServerProcess
+from tests.trainer.tables.routes.partitioned.plans import mixed_plan
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, random_batch, train
 from tests.trainer.tables.tpu.engines import assert_same
 from trainer.checkpoints import local_run
@@ -143,9 +144,11 @@ def test_rows_that_are_not_finite_end_the_checkpoint(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "pruning", [None, PruningOptions(0.3, round_steps=2, reset="restored")], ids=["dense", "pruned"]
+    "options",
+    [{}, {"pruning": PruningOptions(0.3, round_steps=2, reset="restored")}, {"plan": mixed_plan(FEATURES, 1)}],
+    ids=["dense", "pruned", "cut by columns"],
 )
-def test_a_server_that_is_killed_while_it_writes_begins_again(tmp_path, pruning):
+def test_a_server_that_is_killed_while_it_writes_begins_again(tmp_path, options):
     """Its next process writes the rows of the same moment, which training has changed since."""
     run = tmp_path / "run"
     (tmp_path / "server").mkdir()
@@ -154,7 +157,7 @@ def test_a_server_that_is_killed_while_it_writes_begins_again(tmp_path, pruning)
     server.start()
     try:
         connect = connect_to(server.address, LinkOptions(Greeting(), patience_secs=PATIENCE_SECS))
-        engine = PsEngine(FEATURES, seed=SEED, servers=[connect], threads=1, pruning=pruning)
+        engine = PsEngine(FEATURES, seed=SEED, servers=[connect], threads=1, **options)
         train(engine, range(3))
         expected = engine.state()
         engine.begin_snapshot(most_bytes=1 << 20)

@@ -21,13 +21,16 @@ from transforms.errors import StorageError
 _SECRET_BYTES = 16
 
 
-def find_reach(run_dir: str, servers: int, ask: Callable[[Sequence[ReachOrder]], Sequence[Reach]]) -> str:
+def find_reach(
+    run_dir: str, servers: int, ask: Callable[[Sequence[ReachOrder]], Sequence[Reach]], is_cut: bool = False
+) -> str:
     """Why a server does not reach the run directory; empty if all of them do.
 
     Args:
         run_dir: an absolute path, or ``gs://bucket/path``.
         servers: their number.
         ask: sends each server its order and returns the answers.
+        is_cut: see :class:`~trainer.checkpoints.shards.shard_orders.ReachOrder`.
 
     Raises :class:`CheckpointNotWritten` if this process cannot write to the run directory.
     """
@@ -35,7 +38,7 @@ def find_reach(run_dir: str, servers: int, ask: Callable[[Sequence[ReachOrder]],
     try:
         with translated_write_errors(files.place(""), "a file for the servers"):
             _put(files, probe_name(probe), probe)
-        found = ask([ReachOrder(run_dir, probe, server) for server in range(servers)])
+        found = ask([ReachOrder(run_dir, probe, server, is_cut) for server in range(servers)])
         for server, one in enumerate(found):
             if not one.reaches:
                 return f"server s{server}: {one.reason}"

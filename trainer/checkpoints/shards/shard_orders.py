@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from trainer.checkpoints.commit_manifest import TABLE_KINDS
-from transforms.derived_documents import Name, document_of, one_of, read_value, whole
+from transforms.derived_documents import Name, Omitted, document_of, one_of, read_value, whole
 from transforms.documents import Part
 
 _MOST_SERVERS = 1 << 16
@@ -40,11 +40,13 @@ class ReachOrder:
         run: the run directory, as the trainer names it.
         probe: the random name and content of the file.
         server: the place of the server.
+        is_cut: whether it will be asked for slices of columns. A server of an earlier release, which cannot write them, refuses this member.
     """
 
     run: Name
     probe: Secret
     server: Annotated[int, whole(most=_MOST_SERVERS)]
+    is_cut: Omitted[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class SavedTable:
     Attributes:
         kind, table: the part of the model, and the table's name there; a section by rows has its name after that of the part of the model.
         rows: the rows of the table that the server saves; 0: others save them all.
+        columns: those of the whole table, if the server's part is a slice of them; each slice is named, in order. 0: the part has all columns.
     """
 
     kind: Annotated[
@@ -61,6 +64,7 @@ class SavedTable:
     ]
     table: Name
     rows: _Count
+    columns: Omitted[_Count] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,9 @@ def _check_server(server: int, servers: int, tables: tuple[SavedTable, ...], par
     if server >= servers:
         raise part.at("server").refused(f"below the {servers} servers")
     names = {(one.kind, one.table) for one in tables}
-    if len(names) != len(tables) or len(names) > _MOST_TABLES:
+    cut = {(one.kind, one.table) for one in tables if one.columns}
+    whole = sum(1 for one in tables if not one.columns)
+    if whole + len(cut) != len(names) or len(tables) > _MOST_TABLES:
         raise part.at("tables").refused(f"at most {_MOST_TABLES} different tables", value=len(tables))
 
 

@@ -118,7 +118,8 @@ class ServerShards:
 
     def _reaches(self, run: str) -> bool:
         """Whether the servers write and read shards of a run."""
-        reason = self._refusal() or find_reach(run, len(self.engine.servers), self._ask_reach)
+        is_cut = any(part.is_sliced for part in self.engine.parts.parts)
+        reason = find_reach(run, len(self.engine.servers), self._ask_reach, is_cut)
         if reason:
             self.on_refusal(reason)
         return not reason
@@ -129,15 +130,10 @@ class ServerShards:
         def table(saved: SavedPart) -> SavedTable:
             part = self.engine.parts.parts[saved.table]
             kind, name = self.place_of(part.table.name)
-            return SavedTable(f"{kind}-{saved.section}" if saved.section else kind, name, rows_of(part))
+            columns = part.table.dim if part.is_sliced else 0
+            return SavedTable(f"{kind}-{saved.section}" if saved.section else kind, name, rows_of(part), columns)
 
         return tuple(map(table, self.engine.servers[server].saved_parts))
-
-    def _refusal(self) -> str:
-        """Why shards cannot have the rows of these tables; empty if they can."""
-        if any(part.is_sliced for part in self.engine.parts.parts):
-            return "a plan cuts tables by columns, and a shard has whole rows"
-        return ""
 
     def _ask_reach(self, orders: Sequence[ReachOrder]) -> list[Reach]:
         def ask(server: int) -> Reach:
