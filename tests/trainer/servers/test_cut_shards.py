@@ -25,6 +25,7 @@ from trainer.planning.plan import Slice
 from trainer.run.weights.saved_tables import saved_states
 from trainer.serving.deltas.commit_weights import weight_stream
 from trainer.tables import CpuEngine
+from trainer.tables.routes.servers.table_copy import TableCopy
 from trainer.tables.spec import tables_of
 
 
@@ -134,3 +135,33 @@ def test_a_server_without_rows_writes_a_shard_without_slices(tmp_path):
         loaded(engine, tmp_path, found.names)
         assert_same(engine.state(), expected)
         engine.close()
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
+def test_servers_to_which_slices_of_columns_were_moved_write_them(tmp_path, before, after):
+    """Training goes on through the move and loads what the other servers have written, with the bits of one process."""
+    alone = CpuEngine(FEATURES, seed=SEED)
+    with thread_servers(before, runs=[tmp_path]) as servers, thread_servers(after, runs=[tmp_path]) as others:
+        engine = engine_on(servers, plan=mixed_plan(FEATURES, before))
+        train(engine, range(6))
+        published(engine, tmp_path, 1)
+        target = engine_on(others, plan=mixed_plan(FEATURES, after))
+        copy = TableCopy(engine, target)
+        copy.begin()
+        copy.copy_all()
+        copy.end()
+        copy.close()
+        engine.close()
+        train(target, range(6, 9))
+        train(alone, range(9))
+        found = published(target, tmp_path, 2)
+        assert not found.bases, "shards of the other servers are none of theirs"
+        assert len(found.names) == after
+        assert_stored(tmp_path, alone.state())
+        train(target, range(20, 22))
+        loaded(target, tmp_path, found.names)
+        train(target, range(9, 12))
+        train(alone, range(9, 12))
+        assert_same(target.state(), alone.state())
+        target.close()
