@@ -77,7 +77,7 @@ class Landing:
 
 def make_landing(folder: Path, home: Path, given: argparse.Namespace) -> Landing:
     """Write the log, move all hours but the first ones out of its folder, and submit a model."""
-    hours = given.hours + given.partitions + 2  # of which one or two may hold no events
+    hours = given.hours + given.partitions + 2 + given.hours // 8  # of which some may hold no events
     if given.globo.is_dir() and not given.quick:
         root, fleet = globo(folder, given.globo, hours), news_fleet()
     else:
@@ -92,6 +92,11 @@ def make_landing(folder: Path, home: Path, given: argparse.Namespace) -> Landing
         aside.parent.mkdir(parents=True, exist_ok=True)
         os.rename(partition, aside)
         waiting.append((aside, partition))
+    if len(waiting) < given.partitions:
+        raise SystemExit(
+            f"--hours and --partitions must be at most the hours of the log together, got {given.hours} and {given.partitions}; "
+            f"the log has {given.hours + len(waiting)} at most: give fewer --hours"
+        )
     for day in root.glob("date=*"):
         if not any(day.iterdir()):
             day.rmdir()
