@@ -135,9 +135,10 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         raise InputError("a job on other machines must have a number of readers, or a range", where="--readers",
                          allowed="such as 4, or 2..8 with --launcher gke", next_step="give this option too")  # fmt: skip
     topology = _slice_of(options, training, tpus)
-    if topology is not None:
+    has_own_slices = cluster.launcher == GKE and tpus is not None and bool(options.servers.servers)
+    if topology is not None and not has_own_slices:
         check_hosts(hosts.hosts, topology)
-    count = (hosts.hosts or 1) if topology is None else topology.hosts
+    count = hosts.hosts or (1 if topology is None else topology.hosts)
     files = _placement_files(options, hosts.as_job(count), tpus)
     return ClusterJob(
         name=cluster.job_name or "headrace",

@@ -85,7 +85,7 @@ def test_a_machine_without_tpus_is_one_clear_error(submitted, tmp_path):
         (["--tpu", "local"], {"engine": "cpu"}, "--tpu must go with the tpu engine"),
         (["--tpu", "local", "--hosts", "2"], {}, "needs a single process"),
         (["--follow"], {"engine": "tpu"}, "needs a single process"),
-        (["--launcher", "remote", "--hosts", "2", "--tpu", "local"], {}, "a job on TPUs must have one host"),
+        (["--launcher", "remote", "--hosts", "2", "--tpu", "local"], {}, "a job whose tables are in a TPU slice must have one host"),
         (["--launcher", "remote", "--hosts", "1", "--tpu", "my-slice"], {}, "the TPUs of each host"),
     ],
 )  # fmt: skip

@@ -257,12 +257,19 @@ class DenseModel:
         """One update of the dense weights, by gradients as :meth:`gradients` returns them."""
         sizes = self.sizes
         parts = np.split(gradients, np.cumsum(sizes)[:-1]) if sizes else []
-        if self._units is not None:
-            self._units.add(np.concatenate([parts[place] != 0 for place in self._unit_places]))
+        self._count_units_of(parts)
         self._follow_schedule()
         self._update(
             [tf.constant(part.reshape(variable.shape)) for part, variable in zip(parts, self._trainable, strict=True)]
         )
+
+    def count_units_of(self, gradients: Array) -> None:
+        """Count the hidden units that are off in a step that was made elsewhere, by gradients as :meth:`gradients` returns them."""
+        self._count_units_of(np.split(gradients, np.cumsum(self.sizes)[:-1]))
+
+    def _count_units_of(self, parts: Sequence[Array]) -> None:
+        if self._units is not None:
+            self._units.add(np.concatenate([parts[place] != 0 for place in self._unit_places]))
 
     def predict(self, activations: Array, linear: Array, dense: Array) -> Array:
         """Logits of a full-shape batch, float32 [batch_rows] or [batch_rows, outputs]."""

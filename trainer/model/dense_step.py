@@ -24,6 +24,23 @@ DenseState = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class DenseGradients:
+    """What a step of one replica finds before any weight changes.
+
+    Attributes:
+        logits: see :class:`DenseResult`.
+        by_activations: the loss's gradients by the activations.
+        by_weights: by each dense weight, summed over the replicas.
+        changing: random state and moving statistics after the step.
+    """
+
+    logits: Any
+    by_activations: Any
+    by_weights: list[Any]
+    changing: list[Any]
+
+
+@dataclass(frozen=True)
 class DenseResult:
     """A step of one replica.
 
@@ -57,10 +74,10 @@ class DensePart:
     deep_columns: int
 
     @classmethod
-    def build(cls, layout: InputLayout, config: TrainConfig, head: AnyHead) -> DensePart:
-        """The dense part of a model."""
+    def build(cls, layout: InputLayout, config: TrainConfig, head: AnyHead, *, rows: int = 0) -> DensePart:
+        """The dense part of a model; ``rows``: see :class:`~trainer.model.dense_model.DenseModel`."""
         deep = sum(feature.width for feature in layout.features) if config.deep else 0
-        return cls(DenseModel(layout, config, head), config, head, deep)
+        return cls(DenseModel(layout, config, head, rows=rows), config, head, deep)
 
     def state_specs(self) -> DenseState:
         """The types of the state: weights, slots of each, random state and moving statistics, and the number of updates."""
@@ -103,6 +120,22 @@ class DensePart:
         total_of: Callable[[Any], Any],
     ) -> DenseResult:
         """A step by the mean loss over the events of all ``replicas``; ``total_of``: the sum of a tensor over them."""
+        found = self.differentiate(state, activations, dense, labels, weights, replicas=replicas, total_of=total_of)
+        after = self.update({**state, "changing": found.changing}, found.by_weights)
+        return DenseResult(found.logits, found.by_activations, after, self.model.units_on(found.by_weights))
+
+    def differentiate(
+        self,
+        state: Mapping[str, Any],
+        activations: Any,
+        dense: Any,
+        labels: Any,
+        weights: Any,
+        *,
+        replicas: int,
+        total_of: Callable[[Any], Any],
+    ) -> DenseGradients:
+        """The gradients of :meth:`step`, without its update."""
         variables = [*self.model.trainable, *self.model.changing]
         mapping = list(zip(variables, [*state["weights"], *state["changing"]], strict=True))
         columns = [self.deep_columns, activations.shape[1] - self.deep_columns]
@@ -118,11 +151,10 @@ class DensePart:
             with keras.StatelessScope(state_mapping=mapping):
                 logits = self.model.logits(deep, linear, dense)
         changing = [scope.get_current_value(variable) for variable in self.model.changing]
-        summed = [total_of(gradient) for gradient in by_weights]
-        after = {**self._update(state, summed), "changing": changing}
-        return DenseResult(logits, by_activations, after, self.model.units_on(summed))
+        return DenseGradients(logits, by_activations, [total_of(gradient) for gradient in by_weights], changing)
 
-    def _update(self, state: Mapping[str, Any], gradients: Sequence[Any]) -> DenseState:
+    def update(self, state: Mapping[str, Any], gradients: Sequence[Any]) -> DenseState:
+        """The state after one update by the gradients of all dense weights."""
         kind = self.config.dense_optimizer
         rate = step_rate(kind, self.config.dense_learning_rate, self.config.batch_rows)
         made = [
@@ -132,5 +164,6 @@ class DensePart:
         return {
             "weights": [one[0] for one in made],
             "slots": [one[1:] for one in made],
+            "changing": state["changing"],
             "updates": state["updates"] + 1.0,
         }

@@ -111,9 +111,10 @@ def check_slice_of(
                          next_step="give --servers N too: then servers hold the tables; or leave --tpu out: the cpu engine trains on the hosts of v5e")  # fmt: skip
     if topology.hosts > 1:
         raise InputError("a slice of the tpu engine must be one machine", where="--topology", value=f"{topology}, {topology.hosts} hosts",
-                         allowed="such as v5p:2x2x1, v6e:2x4", next_step="take a slice of one machine, or leave --tpu out")  # fmt: skip
+                         allowed="such as v5p:2x2x1, v6e:2x4",
+                         next_step="take slices of one machine: with --servers and --launcher gke, --hosts N takes N of them; or leave --tpu out")  # fmt: skip
     batch_rows = options.get("batch_rows")
-    parts, what = (topology.devices, "devices") if is_served else (topology.sparse_cores, "SparseCores")
-    if (is_served or generation.name != "v4") and isinstance(batch_rows, int) and batch_rows % parts:
-        raise InputError(f"batch_rows must be a multiple of the {what} of the slice", where="--config, batch_rows", value=batch_rows,
-                         allowed=f"multiples of {parts}")  # fmt: skip
+    has_cores = not is_served and generation.name != "v4"
+    if has_cores and isinstance(batch_rows, int) and batch_rows % topology.sparse_cores:
+        raise InputError("batch_rows must be a multiple of the SparseCores of the slice", where="--config, batch_rows", value=batch_rows,
+                         allowed=f"multiples of {topology.sparse_cores}")  # fmt: skip

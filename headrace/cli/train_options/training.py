@@ -70,9 +70,9 @@ class TrainOptions:
         if launcher == LOCAL and (hosts or self.hosts.follow):
             raise InputError("--tpu with --launcher local needs a single process: remove --hosts and --follow", where="--tpu, --hosts",
                              value=hosts, next_step=f"leave --hosts out, or give --launcher {GKE}, {TPU_VM} or {REMOTE}")  # fmt: skip
-        if launcher == REMOTE and hosts != 1:
-            raise InputError("a job on TPUs must have one host", where="--hosts", value=hosts, allowed="1",
-                             next_step="take a slice of one machine, or train with the cpu engine on all hosts")  # fmt: skip
+        if launcher == REMOTE and hosts != 1 and not self.servers.servers:
+            raise InputError("a job whose tables are in a TPU slice must have one host", where="--hosts", value=hosts, allowed="1",
+                             next_step="give --servers N too: then each host has a slice for the dense part; or leave --tpu out")  # fmt: skip
         return found
 
     def check_combinations(self, options: Mapping[str, Any]) -> None:

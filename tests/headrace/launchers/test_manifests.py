@@ -153,10 +153,8 @@ def test_the_host_of_a_job_on_tpus_connects_to_them(
         (["--topology", "v5e:2x4"], "the tpu engine must have SparseCores"),
         (["--tpu", "my-slice", "--topology", "v5p:2x2x1"], "the TPUs of each host"),
         (["--topology", "v5p:2x2x1", "--config", "options.json"], "batch_rows must be a multiple of the SparseCores"),
-        (
-            ["--topology", "v6e:2x4", "--config", "options.json", "--servers", "2"],
-            "multiple of the devices of the slice",
-        ),
+        (["--topology", "v5p:2x2x1", "--hosts", "2"], "the number of hosts must be that of the TPU slice"),
+        (["--topology", "v5p:2x2x2", "--servers", "2"], "a slice of the tpu engine must be one machine"),
     ],
 )
 def test_a_slice_on_which_the_tpu_engine_cannot_train_is_refused(
@@ -222,6 +220,18 @@ def test_roles_find_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     found = arguments(documents, "controller")
     assert option(found, "--listen") == "$(POD_IP):7410"
     assert option(found, "--jobset") == "default/ctr-workers"
+
+
+def test_hosts_beside_servers_have_a_slice_each(capsys: pytest.CaptureFixture[str]) -> None:
+    """Slices of one machine: as many nodes of a pool, of which each is a slice."""
+    documents = rendered(capsys, "--topology", "v6e:2x4", "--tpu", "local", "--servers", "2", "--hosts", "3")
+    host = jobset(documents, "ctr-workers")["spec"]["replicatedJobs"][0]["template"]["spec"]
+    assert (host["parallelism"], host["completions"]) == (3, 3)
+    found = pod(documents, "host")
+    assert found["containers"][0]["resources"]["limits"] == {"google.com/tpu": "8"}
+    assert found["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "2x4"
+    assert option(arguments(documents, "host"), "--tpu") == "local"
+    assert option(arguments(documents, "controller"), "--hosts") == "3"
 
 
 def test_spare_servers_are_pods_beside_those_with_tables(capsys: pytest.CaptureFixture[str]) -> None:

@@ -143,6 +143,49 @@ def test_sums_over_devices_are_exact_where_floats_are(tmp_path):
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.medium
+@pytest.mark.parametrize("dense_optimizer", ["sgd", "adagrad", "adam", "lamb", "lars", "newton"])
+@pytest.mark.parametrize(("replicas", "hosts"), [(1, 2), (3, 2), (4, 3)])
+def test_a_step_of_several_slices_is_that_of_several_hosts(tmp_path, dense_optimizer, replicas, hosts):
+    """Gradients leave a slice, and their sum over hosts enters it; 100 events on 2 and 3 hosts, which no number of devices divides."""
+    from trainer.model.dense_model import DenseModel
+    from trainer.model.heads import Head
+    from trainer.model.inputs import TypedInput, lay_out
+    from trainer.run.weights.slice_dense import SliceDense
+    from transforms.types import Dense, DType, Ragged
+
+    options = config(tmp_path, batch_rows=100, dense_optimizer=dense_optimizer, linear=True, engine="tpu")
+    inputs = [TypedInput("words", Ragged(DType.INT64, 9)), TypedInput("price", Dense(DType.FLOAT32))]
+    layout = lay_out(inputs, options)
+    rows = options.rows_of_host(hosts)
+    here = DenseModel(layout, options, Head("binary"), rows=rows)
+    there = SliceDense(layout, options, Head("binary"), EmulatedSlice(replicas), hosts=hosts)
+    assert there.sizes == here.sizes
+    assert_equal_states(there.state(), here.state(), 0.0)
+    rng = np.random.default_rng(3)
+    for k in range(4):
+        deep, linear, dense = (
+            rng.normal(size=(rows, width)).astype(np.float32)
+            for width in (layout.features[0].width, 1, layout.dense_width)
+        )
+        labels, weights = (rng.random((2, rows)) < 0.6).astype(np.float32)
+        expected, found = (one.gradients(deep, linear, dense, labels, weights) for one in (here, there))
+        for mine, theirs in zip(found, expected, strict=True):
+            assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+            np.testing.assert_allclose(mine, theirs, rtol=3e-6, atol=3e-6, err_msg=str(k))
+        total = (expected[3] + rng.normal(size=len(found[3]), scale=0.01)).astype(np.float32)  # of all hosts
+        here.apply(total)
+        there.apply(total)
+        assert there.idle_units == here.idle_units
+        assert_equal_states(there.state(), here.state(), 3e-6)
+
+
+def assert_equal_states(one, other, tolerance) -> None:
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        np.testing.assert_allclose(array, other[name], rtol=tolerance, atol=tolerance, err_msg=name)
+
+
 def test_divergence_is_an_error_before_a_checkpoint(servers, tmp_path):
     with pytest.raises(NonFiniteLoss):
         trained(Synthetic(2, 500), servers, tmp_path, EmulatedSlice(2), dense_optimizer="sgd", dense_learning_rate=1e30)
@@ -158,8 +201,17 @@ def refused(servers, tmp_path, slice_, **options):
     return caught.value
 
 
-def test_what_devices_cannot_divide_or_copy_is_refused_before_data_is_read(servers, tmp_path):
-    assert refused(servers, tmp_path, EmulatedSlice(4), batch_rows=102).allowed == "multiples of 4: 4 devices"
+@pytest.mark.medium
+def test_devices_do_not_need_to_divide_a_batch(servers, tmp_path):
+    """Events of weight 0 are added: the weights are those of the cpu."""
+    data, options = Synthetic(2, 150), {"linear": True, "batch_rows": 101, "dense_optimizer": "adagrad"}
+    expected = trained(data, servers, tmp_path / "cpu", **options)
+    found = trained(data, servers, tmp_path / "slice", EmulatedSlice(4), **options)
+    assert_close(tmp_path / "slice", tmp_path / "cpu", 1e-6)
+    assert found.ledger == expected.ledger
+
+
+def test_what_devices_cannot_copy_is_refused_before_data_is_read(servers, tmp_path):
     moving = refused(servers, tmp_path, EmulatedSlice(2), network="tests.trainer.model.networks:busy")
     assert "trained variables only" in moving.what
     assert refused(servers, tmp_path, None).where == "engine"

@@ -442,15 +442,16 @@ class Host:
 
     def _slice_for(self, connect: Callable[[], TpuSlice], hosts: int, data: JobData, config: TrainConfig) -> TpuSlice:
         """The TPUs of this machine, for a model that they can train. Raises :class:`ConfigError` for others."""
-        if hosts != 1:
-            raise ConfigError("a job on TPUs must have one host", value=hosts, allowed="1",
-                              next_step="take a slice of one machine, or start its hosts without --tpu")  # fmt: skip
+        is_served = self._servers is not None
+        if hosts != 1 and not is_served:
+            raise ConfigError("a job whose tables are in a TPU slice must have one host", value=hosts, allowed="1",
+                              next_step="give --servers N: then each host has a slice for the dense part; or start the hosts without --tpu")  # fmt: skip
         from trainer.model.tensorflow_settings import prepare_tensorflow
 
         if self._slice is None:
             prepare_tensorflow(config)  # before the first use of TensorFlow
             self._slice = connect()
-        check_slice(self._slice, data.layout, config, data.plan.head, is_served=self._servers is not None)
+        check_slice(self._slice, data.layout, config, data.plan.head, is_served=is_served, hosts=hosts)
         return self._slice
 
     def _channels_of(self, order: StartEpoch, rank: int, gate: UnitGate) -> list[HostExchange]:

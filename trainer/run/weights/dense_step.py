@@ -42,6 +42,22 @@ class DenseStep:
     gradients: TableGradients
 
 
+class SummedDense(Protocol):
+    """The dense part of a host of several, whose gradients are summed over all of them before weights change."""
+
+    @property
+    def sizes(self) -> list[int]:
+        """The floats of each trained variable."""
+
+    def gradients(
+        self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """Logits, and the gradients by both kinds of activations and by all dense weights, flat, of this host's mean loss."""
+
+    def apply(self, gradients: Array) -> None:
+        """One update of the dense weights."""
+
+
 class TrainedDense(Protocol):
     """The dense part of a model in training, in this process or on other devices; see :class:`~trainer.model.dense_model.DenseModel`."""
 

@@ -13,11 +13,17 @@ from trainer.tables.tpu.unsupported import refuse_for_sparse_core, refuse_for_tp
 
 
 def check_slice(
-    slice_: TpuSlice | None, layout: InputLayout, config: TrainConfig, head: AnyHead, *, is_served: bool = False
+    slice_: TpuSlice | None,
+    layout: InputLayout,
+    config: TrainConfig,
+    head: AnyHead,
+    *,
+    is_served: bool = False,
+    hosts: int = 1,
 ) -> None:
     """Raise :class:`ConfigError` or :class:`UnsupportedSetting` for a model that the slice cannot train, or another engine than the machine's.
 
-    ``is_served``: the tables are on parameter servers, so that the slice has the dense part alone.
+    ``is_served``: the tables are on parameter servers, so that the slice has the dense part alone; ``hosts``: with a slice each.
     """
     if (slice_ is not None) != (config.engine == "tpu"):
         raise ConfigError("the option engine must fit the machine", where="engine", value=config.engine,
@@ -26,11 +32,9 @@ def check_slice(
     if slice_ is None:
         return
     check_slice_rates(config)
-    if is_served:
-        _check_rows(config, slice_.replicas, f"{slice_.replicas} devices")
-    else:
+    if not is_served:
         _check_tables(slice_, layout, config, head)
-    if slice_.replicas > 1 and config.has_own_network:
+    if slice_.replicas * hosts > 1 and config.has_own_network:
         from trainer.model.dense_model import DenseModel
 
         DenseModel(layout, config, head).check_replicable()
@@ -61,11 +65,8 @@ def check_embedding_hardware(slice_: TpuSlice) -> None:
 def events_per_replica(config: TrainConfig, slice_: TpuSlice) -> int:
     """The events of a step on each device that has tables. Raises :class:`ConfigError` for a ``batch_rows`` that cannot be divided."""
     cores = max(slice_.sparse_cores, 1)
-    _check_rows(config, slice_.replicas * cores, f"{slice_.replicas} devices with {cores} SparseCores each")
-    return config.batch_rows // slice_.replicas
-
-
-def _check_rows(config: TrainConfig, unit: int, parts: str) -> None:
-    if config.batch_rows % unit:
+    if config.batch_rows % (slice_.replicas * cores):
         raise ConfigError("batch_rows must be a multiple of the parts of the slice", where="batch_rows", value=config.batch_rows,
-                          allowed=f"multiples of {unit}: {parts}", next_step="correct this training option")  # fmt: skip
+                          allowed=f"multiples of {slice_.replicas * cores}: {slice_.replicas} devices with {cores} SparseCores each",
+                          next_step="correct this training option")  # fmt: skip
+    return config.batch_rows // slice_.replicas

@@ -4,6 +4,9 @@ Looked-up bags enter the program, and the gradients of the bags leave it: one ar
 :mod:`trainer.model.packed_step`. The dense weights stay on the devices, with a copy on each, and are read for a checkpoint alone. Lookups
 and updates are those of the servers, in the order of :class:`~trainer.run.weights.step_pipeline.StepPipeline`. That is the division of work of
 Persia (Lian et al., KDD 2022, arXiv:2111.05897).
+
+Several hosts may train so, each on a slice of its own: dense gradients are summed inside each slice, then leave it, and are summed over hosts, as those
+of hosts without TPUs are.
 """
 
 from __future__ import annotations
@@ -28,43 +31,84 @@ if TYPE_CHECKING:
 class SliceDense:
     """See :class:`~trainer.run.weights.dense_step.TrainedDense`: a step is one call of a program on all replicas of ``slice_``.
 
-    ``config.batch_rows`` must be a multiple of the replicas: :func:`~trainer.run.weights.slice_checks.check_slice`.
+    ``hosts``: with a slice each, which train the events of a step together. With several a step is :meth:`gradients` and :meth:`apply`.
     Loads and configures TensorFlow.
     """
 
-    def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead, slice_: TpuSlice) -> None:
+    def __init__(
+        self, layout: InputLayout, config: TrainConfig, head: AnyHead, slice_: TpuSlice, *, hosts: int = 1
+    ) -> None:
         from trainer.model.dense_step import DensePart
         from trainer.model.packed_step import PackedStep
         from trainer.model.tensorflow_settings import prepare_tensorflow
 
         prepare_tensorflow(config)
         self._head, self._slice = head, slice_
-        self._dense = DensePart.build(layout, config, head)
-        self._packed = PackedStep.of(self._dense, layout, config.batch_rows // slice_.replicas)
+        rows = config.rows_of_host(hosts)
+        self._dense = DensePart.build(layout, config, head, rows=rows)
+        self._packed = PackedStep.of(self._dense, layout, -(-rows // slice_.replicas))
         self._state = ReplicaState(slice_.strategy, self._dense.read_state())
         self._run = slice_.dense_program(self._replica_step)
+        self._differentiate = slice_.dense_program(self._replica_gradients)
+        self._update = slice_.dense_program(self._replica_update)
 
     def _replica_step(self, packed: Any) -> Any:
-        import tensorflow as tf
-
-        context = tf.distribute.get_replica_context()
         answer, state = self._packed.run(
-            self._state.read(),
-            packed,
-            replicas=self._slice.replicas,
-            total_of=lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value),
+            self._state.read(), packed, replicas=self._slice.replicas, total_of=_total_of_replicas
         )
         self._state.write(state)
         return answer
+
+    def _replica_gradients(self, packed: Any) -> Any:
+        answer, state = self._packed.differentiate(
+            self._state.read(), packed, _replica(), replicas=self._slice.replicas, total_of=_total_of_replicas
+        )
+        self._state.write(state)
+        return answer
+
+    def _replica_update(self, segment: Any) -> Any:
+        import tensorflow as tf
+
+        self._state.write(
+            self._packed.update(
+                self._state.read(), segment, _replica(), replicas=self._slice.replicas, total_of=_total_of_replicas
+            )
+        )
+        return tf.zeros([0])
 
     def step(
         self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
     ) -> tuple[Array, Array, Array]:
         """See :meth:`DenseModel.step <trainer.model.dense_model.DenseModel.step>`."""
-        targets = np.asarray(self._head.targets(labels), np.float32)
-        found = self._packed.unpack(self._run(self._packed.pack(activations, linear, dense, targets, weights)))
+        found = self._packed.unpack(self._run(self._pack(activations, linear, dense, labels, weights)), len(weights))
         self._dense.model.count_units(found.units_on)
         return found.logits, found.deep, found.linear
+
+    def _pack(self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array) -> Array:
+        targets = np.asarray(self._head.targets(labels), np.float32)
+        return self._packed.pack(activations, linear, dense, targets, weights)
+
+    @property
+    def sizes(self) -> list[int]:
+        """See :attr:`DenseModel.sizes <trainer.model.dense_model.DenseModel.sizes>`."""
+        return self._dense.model.sizes
+
+    def gradients(
+        self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """See :meth:`DenseModel.gradients <trainer.model.dense_model.DenseModel.gradients>`."""
+        answers = self._differentiate(self._pack(activations, linear, dense, labels, weights))
+        found = self._packed.unpack(answers, len(weights))
+        return found.logits, found.deep, found.linear, self._packed.dense_gradients(answers)
+
+    def apply(self, gradients: Array) -> None:
+        """See :meth:`DenseModel.apply <trainer.model.dense_model.DenseModel.apply>`."""
+        self._dense.model.count_units_of(gradients)
+        self._update(self._packed.pack_gradients(gradients, self._slice.replicas))
+
+    def check_replicable(self) -> None:
+        """See :meth:`DenseModel.check_replicable <trainer.model.dense_model.DenseModel.check_replicable>`."""
+        self._dense.model.check_replicable()
 
     def host_model(self) -> DenseModel:
         """See :meth:`TrainedDense.host_model <trainer.run.weights.dense_step.TrainedDense.host_model>`: a copy of the weights of one replica."""
@@ -84,3 +128,17 @@ class SliceDense:
         """See :meth:`DenseModel.load_state <trainer.model.dense_model.DenseModel.load_state>`."""
         self._dense.model.load_state(state)
         self._state.assign(self._dense.read_state())
+
+
+def _total_of_replicas(value: Any) -> Any:
+    """The sum of a tensor over the replicas of a slice, inside a step."""
+    import tensorflow as tf
+
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+
+def _replica() -> Any:
+    """The number of this replica, inside a step."""
+    import tensorflow as tf
+
+    return tf.distribute.get_replica_context().replica_id_in_sync_group

@@ -78,7 +78,7 @@ def bucketed(bucket_bytes):
 
     def make(prepared, options, channels):
         weights = ShardedWeights(prepared.layout, options, prepared.head, channels, bucket_bytes=bucket_bytes)
-        assert (weights._here._staged is not None) == (bucket_bytes < 1000 and channels.steps.hosts > 1)
+        assert (weights._sums._staged is not None) == (bucket_bytes < 1000 and channels.steps.hosts > 1)
         return weights
 
     return make

@@ -61,6 +61,29 @@ def test_a_host_whose_tables_are_on_servers_trains_the_same_on_tpus(tmp_path):
     assert_close(tmp_path / "tpu", tmp_path / "cpu")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_hosts_with_a_slice_each_train_what_hosts_on_their_cpus_train(tmp_path, hosts):
+    """Their dense gradients leave the slices and are summed over hosts."""
+
+    def command(kind, name, arguments):
+        plain = role_command(str(tmp_path / "tpu"), kind, name, arguments)
+        return [sys.executable, "-m", "tests.trainer.job.launch.emulated_host", *plain[5:]] if kind == "host" else plain
+
+    options = {**OPTIONS, "staleness": 2, "embedding_weight_decay": 0.01}
+    with make_warehouse(tmp_path / "warehouse", hours=2, rows=200) as warehouse, thread_servers(2) as servers:
+        on = ServersSpec(tuple(str(one.address) for one in servers), run=1)
+        run_job(warehouse, tmp_path / "cpu", settings(hosts=hosts), servers=on, **options)
+        job = launch(warehouse, tmp_path / "tpu", settings(hosts=hosts), servers=replace(on, run=2), **options)
+        looks = SupervisorSettings(look_secs=0.1)
+        status = Supervisor(JobFiles(tmp_path / "tpu"), job.spec.job, command, settings=looks).run(job.newest)
+    assert status.state is JobState.DONE
+    one, other = (newest(tmp_path / name) for name in ("tpu", "cpu"))
+    for name in ("ledger", "step", "position", "identity"):
+        assert one.document[name] == other.document[name], name
+    assert_close(tmp_path / "tpu", tmp_path / "cpu")
+
+
 @pytest.mark.medium
 def test_a_host_without_tpus_holds_its_job(tmp_path):
     def command(kind, name, arguments):
