@@ -13,6 +13,7 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.screens.inferred import InferredScreen
+    from pipelines.inference.event_time import TimeOptions
     from pipelines.inference.infer import Inferred
 
 _DEFAULT_OUTPUT = "schema.json"
@@ -20,7 +21,10 @@ _DEFAULT_OUTPUT = "schema.json"
 
 def infer(
     files: Annotated[
-        list[str], typer.Argument(help="TSV, CSV or JSONL files, also compressed: gzip, bzip2, xz, zstd, LZ4.")
+        list[str],
+        typer.Argument(
+            help="TSV, CSV or JSONL files, also compressed: gzip, bzip2, xz, zstd, LZ4; or kafka://host:port/topic."
+        ),
     ],
     output: Annotated[
         str, typer.Option(help="The schema file to write; - prints it. An existing file is not replaced.")
@@ -35,10 +39,13 @@ def infer(
     no_time: Annotated[
         bool, typer.Option("--no-time", help="The files hold values for a table's events: no event time is needed.")
     ] = False,
+    client_config: Annotated[
+        str, typer.Option("--client-config", help="Of a topic: the file of client properties.", show_default=False)
+    ] = "",
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
-    """Sample a log and write a schema file for it, with comments where a choice is uncertain."""
+    """Sample a log or a topic and write a schema file for it, with comments where a choice is uncertain."""
     from headrace.screens.inferred import SchemaText
     from pipelines.inference.event_time import TimeOptions
     from pipelines.inference.infer import infer_schema
@@ -49,7 +56,13 @@ def infer(
     if output != "-" and Path(output).exists():
         raise InputError("the schema file must not exist yet", where="--output", value=output,
                          next_step="name another file, or remove this one")  # fmt: skip
-    inferred = infer_schema(files, rows=rows, time=TimeOptions(time_column, row_order, no_time))
+    if any(map(_is_topic, files)):
+        inferred = _inferred_topic(files, rows, TimeOptions(time_column, row_order, no_time), client_config)
+    elif client_config:
+        raise InputError("--client-config must go with a topic", where="--client-config", value=client_config,
+                         allowed="kafka://host:port/topic", next_step="leave it out")  # fmt: skip
+    else:
+        inferred = infer_schema(files, rows=rows, time=TimeOptions(time_column, row_order, no_time))
     text = schema_text(inferred)
     if output == "-" and not as_json:
         emit_line(SchemaText(text), as_json=False)
@@ -57,6 +70,34 @@ def infer(
     if output != "-":
         write_atomic(Path(output), text.encode())
     emit(_screen(inferred, output), as_json=as_json)
+
+
+def _is_topic(place: str) -> bool:
+    from pipelines.kafka.location import is_topic
+
+    return is_topic(place)
+
+
+def _inferred_topic(files: list[str], rows: int, time: TimeOptions, client_config: str) -> Inferred:
+    from pipelines.kafka.client_properties import read_properties
+    from pipelines.kafka.location import parse_topic
+    from pipelines.kafka.messages import TIME
+    from pipelines.kafka.sampled_topic import infer_topic
+    from pipelines.kafka.topic import Topic
+
+    if len(files) > 1:
+        raise InputError("a topic must be sampled alone", where="FILES", value=" ".join(files)[:200],
+                         allowed="one kafka://host:port/topic", next_step="write a schema file for each")  # fmt: skip
+    for option, is_given in (("--row-order", time.by_row_order), ("--no-time", time.is_none)):
+        if is_given:
+            raise InputError("the event time of messages must be a field, or the time that Kafka has for them", where=option, value=True,
+                             next_step=f"give --time-column {TIME} in its place")  # fmt: skip
+    location = parse_topic(files[0])
+    topic = Topic(location, read_properties(client_config) if client_config else {})
+    try:
+        return infer_topic(topic, location, rows=rows, time_column=time.column)
+    finally:
+        topic.close()
 
 
 def _screen(inferred: Inferred, output: str) -> InferredScreen:

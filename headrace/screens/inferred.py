@@ -11,6 +11,7 @@ from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, percent_text
 
 _LABELS_SHOWN = 5
+_KAFKA_TIME = "kafka_time, the time that Kafka has for a message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,20 @@ class InferredScreen:
         """Facts, columns, uncertain choices, and the next step."""
         of = "" if self.about_rows is None else f" of about {count_text(self.about_rows)}"
         expressions = {column.name: column.label for column in self.columns}
+        is_topic = self.files[0].startswith("kafka://")
         labels = [expressions[name] for name in self.labels[:_LABELS_SHOWN]]
         head = facts(
             (
-                ("sampled", f"{many(self.rows, 'row')}{of} of {many(len(self.files), 'file')}"),
+                (
+                    "sampled",
+                    f"{many(self.rows, 'row')}{of} of {self.files[0] if is_topic else many(len(self.files), 'file')}",
+                ),
                 ("rejected", many(self.rejected, "row") + (f", such as {self.reject}" if self.reject else "")),
                 ("format", f"{self.schema['format']}, {self.schema.get('encoding', 'utf-8')}"),
-                ("event time", _time_text(self.schema.get("time"))),
+                (
+                    "event time",
+                    _KAFKA_TIME if is_topic and "time" not in self.schema else _time_text(self.schema.get("time")),
+                ),
                 ("may be a label", ", ".join(f"label={label}" for label in labels) or "-"),
             )
         )
@@ -68,7 +76,10 @@ class InferredScreen:
         doubts = [f"unsure: {sentence}" for sentence in self.unsure]
         doubts += [f"unsure of {c.name}: {sentence}" for c in self.columns for sentence in c.unsure]
         files = " ".join(self.files[:2]) + (" …" if len(self.files) > 2 else "")
-        command = f"import NAME {files}" if "time" in self.schema else f"overlay NAME {files} --on KEY"
+        if is_topic:
+            command = f"add NAME {files}"
+        else:
+            command = f"import NAME {files}" if "time" in self.schema else f"overlay NAME {files} --on KEY"
         after = [f"wrote {self.output}; next: check it, then headrace table {command} --schema {self.output}"]
         return Group(head, "", columns, *(["", *doubts] if doubts else []), "", *after)
 

@@ -57,3 +57,23 @@ def test_the_made_up_public_logs_are_imported_as_inferred(cli, tmp_path, name):
     options = ("--schema", tmp_path / "schema.json", "--max-reject-share", "0.2")
     done = cli("table", "import", "log", log, *options, "--json").json
     assert done["rows"] >= 0.8 * found["rows"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["kafka://b:9092/clicks", "more.csv"], "a topic must be sampled alone"),
+        (["kafka://b:9092/clicks", "--row-order"], "give --time-column kafka_time in its place"),
+        (["kafka://b:9092/clicks", "--no-time"], "the event time of messages must be a field"),
+        (["kafka://clicks"], "a topic must have brokers with ports and a name"),
+        (["log.csv", "--client-config", "client.properties"], "--client-config must go with a topic"),
+        (
+            ["kafka://b:9092/clicks", "--client-config", "missing"],
+            "the file of client properties must be readable text",
+        ),
+    ],
+)
+def test_options_that_do_not_fit_the_source_are_refused_before_it_is_reached(cli, arguments, text, tmp_path):
+    output = tmp_path / "schema.json"
+    assert text in " ".join(cli("table", "infer", *arguments, "--output", output, status=2).err.split())
+    assert not output.exists()

@@ -90,6 +90,40 @@ def test_a_second_run_goes_on_at_the_offsets_of_the_version(
     assert not call(capsys, "verify")["findings"]
 
 
+def test_a_schema_file_is_inferred_from_the_newest_messages(
+    broker: Broker, home: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A field that older messages lack is in it; the topic and the home are as before; the table takes it as it is."""
+    monkeypatch.chdir(tmp_path)
+    broker.create("inferred")
+    broker.produce("inferred", events(range(0, 300, 2)), 0)
+    broker.produce("inferred", events(range(1, 300, 2)), 1)
+    broker.produce("inferred", [*events(range(300, 340), price=1.5), None], 0)
+    place = broker.place("inferred")
+    found = call(capsys, "table", "infer", place, "--rows", "60")
+    assert (found["files"], found["rows"], found["about_rows"]) == ([place], 59, None)
+    assert {one["name"]: one["type"] for one in found["columns"]}["price"] == "float64"
+    assert found["schema"]["time"]["column"] == "time"
+    assert not Path(home).exists()
+    added = call(capsys, "table", "add", "log", place, "--schema", "schema.json", "--max-reject-share", "0")
+    assert (added["rows"], added["empty"]) == (340, 1)
+
+    shown = call(capsys, "table", "infer", place, "--time-column", "kafka_time", "--output", "kafka.json", text=True)
+    assert "kafka_time, the time that Kafka has for a message" in shown
+    assert f"headrace table add NAME {place} --schema kafka.json" in " ".join(shown.split())
+    call(capsys, "table", "add", "other", place, "--schema", "kafka.json")
+    refused = call(capsys, "table", "infer", place, "--output", "kafka.json", status=2)
+    assert "must not exist yet" in refused
+    broker.create("no_messages")
+    broker.produce("no_messages", [None, b"  "])
+    refused = call(capsys, "table", "infer", broker.place("no_messages"), "--output", "none.json", status=2)
+    assert "must have messages with values" in refused
+    broker.produce("no_messages", [b"a,b", b"1,2", b"3,4", b"5,6"])
+    refused = call(capsys, "table", "infer", broker.place("no_messages"), "--output", "none.json", status=2)
+    assert "messages must be JSON objects" in refused
+    assert not Path("none.json").exists()
+
+
 def test_transactions_tombstones_and_bad_messages(
     broker: Broker, home: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
