@@ -180,6 +180,43 @@ def test_a_step_of_several_slices_is_that_of_several_hosts(tmp_path, dense_optim
         assert_equal_states(there.state(), here.state(), 3e-6)
 
 
+@pytest.mark.medium
+def test_the_programs_of_several_slices_are_compiled_by_xla(tmp_path):
+    """As a slice compiles them: with shapes that are known, and the number of the replica as a value. XLA's CPU compiler stands in for the TPU's."""
+    import tensorflow as tf
+
+    from trainer.model.dense_step import DensePart
+    from trainer.model.heads import Head
+    from trainer.model.inputs import TypedInput, lay_out
+    from trainer.model.packed_step import PackedStep
+    from transforms.types import Dense, DType, Ragged
+
+    options = config(tmp_path, batch_rows=8, dense_optimizer="adagrad", linear=True, engine="tpu")
+    inputs = [TypedInput("words", Ragged(DType.INT64, 9)), TypedInput("price", Dense(DType.FLOAT32))]
+    layout = lay_out(inputs, options)
+    packed = PackedStep.of(DensePart.build(layout, options, Head("binary")), layout, 8)
+    entering = np.random.default_rng(1).random((8, packed.columns), np.float32)
+    segments = np.random.default_rng(2).random((3, packed.segment_floats(3)), np.float32)
+
+    def first(state, array, replica):
+        return packed.differentiate(state, array, replica, replicas=3, total_of=tf.identity)[0]
+
+    def second(state, array, replica):
+        return packed.update(state, array, replica, replicas=3, total_of=tf.identity)
+
+    state = tf.nest.map_structure(tf.constant, packed.dense.read_state())
+    for replica in range(3):
+        for program, array in ((first, entering), (second, segments[replica : replica + 1])):
+            given = state, tf.constant(array), tf.constant(replica)
+            compiled = tf.nest.flatten(tf.function(program, jit_compile=True, autograph=False)(*given))
+            for one, other in zip(compiled, tf.nest.flatten(program(*given)), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    answers = np.stack([first(state, tf.constant(entering), tf.constant(replica)).numpy() for replica in range(3)])
+    flat = packed.dense_gradients(answers)
+    assert len(flat) == packed.gradient_floats
+    np.testing.assert_array_equal(packed.pack_gradients(flat, 3), answers[:, 8 * packed.answer_columns :])
+
+
 def assert_equal_states(one, other, tolerance) -> None:
     assert one.keys() == other.keys()
     for name, array in one.items():
