@@ -94,8 +94,8 @@ def make_landing(folder: Path, home: Path, given: argparse.Namespace) -> Landing
         waiting.append((aside, partition))
     if len(waiting) < given.partitions:
         raise SystemExit(
-            f"--hours and --partitions must be at most the hours of the log together, got {given.hours} and {given.partitions}; "
-            f"the log has {given.hours + len(waiting)} at most: give fewer --hours"
+            f"--hours and --partitions must together be at most the hours of the log that have events, got {given.hours} and {given.partitions}: "
+            "give fewer --hours"
         )
     for day in root.glob("date=*"):
         if not any(day.iterdir()):

@@ -50,13 +50,14 @@ def infer(
     from pipelines.inference.event_time import TimeOptions
     from pipelines.inference.infer import infer_schema
     from pipelines.inference.schema_file import schema_text
+    from pipelines.kafka.location import is_topic
     from pipelines.outputs.publication import write_atomic
 
     del home  # every command has it; a schema file belongs to no warehouse
     if output != "-" and Path(output).exists():
         raise InputError("the schema file must not exist yet", where="--output", value=output,
                          next_step="name another file, or remove this one")  # fmt: skip
-    if any(map(_is_topic, files)):
+    if any(map(is_topic, files)):
         inferred = _inferred_topic(files, rows, TimeOptions(time_column, row_order, no_time), client_config)
     elif client_config:
         raise InputError("--client-config must go with a topic", where="--client-config", value=client_config,
@@ -70,12 +71,6 @@ def infer(
     if output != "-":
         write_atomic(Path(output), text.encode())
     emit(_screen(inferred, output), as_json=as_json)
-
-
-def _is_topic(place: str) -> bool:
-    from pipelines.kafka.location import is_topic
-
-    return is_topic(place)
 
 
 def _inferred_topic(files: list[str], rows: int, time: TimeOptions, client_config: str) -> Inferred:

@@ -13,16 +13,21 @@ from hypothesis import strategies as st
 from tests.support.examples import scaled
 from tests.support.parameter_servers import thread_servers
 from tests.support.processes import PATIENCE_SECS
-from tests.trainer.servers.test_server_shards import SEED, STEP, engine_on, loaded, published, shards_of
+from tests.trainer.servers.test_server_shards import (
+    SEED,
+    STEP,
+    assert_read_whole,
+    engine_on,
+    loaded,
+    published,
+    shards_of,
+)
 from tests.trainer.tables.routes.partitioned.plans import mixed_plan, plan_of, plans
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
 from tests.trainer.tables.tpu.engines import assert_same
-from trainer.checkpoints.checkpoint import read_newest
-from trainer.checkpoints.inspection import check_files
 from trainer.checkpoints.open_run import open_run
-from trainer.checkpoints.read import open_commit, read_shards
+from trainer.checkpoints.read import read_shards
 from trainer.planning.plan import Slice
-from trainer.run.weights.saved_tables import saved_states
 from trainer.serving.deltas.commit_weights import weight_stream
 from trainer.tables import CpuEngine
 from trainer.tables.routes.servers.table_copy import TableCopy
@@ -31,14 +36,7 @@ from trainer.tables.spec import tables_of
 
 def assert_stored(run, state) -> None:
     """The newest checkpoint has these rows, read as a whole and in windows, and its files fit each other."""
-    found = read_newest(run, on_skip=pytest.fail)
-    assert found is not None
-    states = saved_states(found.arrays, "embedding")
-    assert states.keys() == state.keys()
-    assert_same({name: states[name] for name in state}, state)
-    files = open_run(str(run))
-    assert not [one for one in check_files(files, found.epochs_done) if one.problem]
-    commit = open_commit(files, found.name)
+    files, commit = assert_read_whole(run, state)
     for name, own in state.items():
         stream = weight_stream(files, commit, "embedding", name, own.weights.shape[1], window_bytes=2_000)
         pieces = list(stream.pieces)

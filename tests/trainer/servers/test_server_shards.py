@@ -26,8 +26,10 @@ from trainer.checkpoints.checkpoint import read_newest, write_checkpoint
 from trainer.checkpoints.inspection import check_files
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.read import open_commit, read_shards
+from trainer.checkpoints.run_files import RunFiles
 from trainer.checkpoints.shard_name import ShardName, WrittenShards
 from trainer.checkpoints.shards.shard_orders import to_document
+from trainer.checkpoints.stored_commit import StoredCommit
 from trainer.checkpoints.table_windows import read_rows, read_windows
 from trainer.errors import CheckpointNotWritten, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.options.pruning import PruningOptions
@@ -244,8 +246,8 @@ def size_of(run, names) -> int:
     return sum(sum(open_run(str(run)).sizes(one.folder).values()) for one in names)
 
 
-def assert_stored(run, state) -> None:
-    """The newest checkpoint has these rows, however it is read."""
+def assert_read_whole(run, state) -> tuple[RunFiles, StoredCommit]:
+    """The newest checkpoint has these rows, read as a whole, and its files fit each other; the files of the run, and the commit."""
     found = read_newest(run, on_skip=pytest.fail)
     assert found is not None
     states = saved_states(found.arrays, "embedding")
@@ -253,7 +255,12 @@ def assert_stored(run, state) -> None:
     assert_same({name: states[name] for name in state}, state)
     files = open_run(str(run))
     assert not [one for one in check_files(files, found.epochs_done) if one.problem]
-    commit = open_commit(files, found.name)
+    return files, open_commit(files, found.name)
+
+
+def assert_stored(run, state) -> None:
+    """The newest checkpoint has these rows, however it is read."""
+    files, commit = assert_read_whole(run, state)
     for name, own in state.items():
         slices = commit.slices("embedding", name)
         windows = list(read_windows(files, slices, 2_000, 100, name))

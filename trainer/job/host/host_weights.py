@@ -48,7 +48,6 @@ class HostWeights(Weights):
             on_slice = SliceDense(layout, config, head, slice_, hosts=hosts)
             super().__init__(layout, engine, on_slice, head, linear)
             if hosts > 1:
-                on_slice.check_replicable()
                 self._sums = _DenseSums(on_slice, channels, GradientBuckets.of(on_slice.sizes, hosts, bucket_bytes))
             return
         dense = dense or build_dense(layout, config, head, rows=config.rows_of_host(hosts))

@@ -106,10 +106,6 @@ class SliceDense:
         self._dense.model.count_units_of(gradients)
         self._update(self._packed.pack_gradients(gradients, self._slice.replicas))
 
-    def check_replicable(self) -> None:
-        """See :meth:`DenseModel.check_replicable <trainer.model.dense_model.DenseModel.check_replicable>`."""
-        self._dense.model.check_replicable()
-
     def host_model(self) -> DenseModel:
         """See :meth:`TrainedDense.host_model <trainer.run.weights.dense_step.TrainedDense.host_model>`: a copy of the weights of one replica."""
         self._dense.write_state(self._state.values())

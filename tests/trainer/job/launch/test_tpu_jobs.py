@@ -21,67 +21,45 @@ pytest.importorskip("tensorflow")
 OPTIONS = {"batch_rows": 64, "passes": 2, "linear": True, "staleness": 1}
 
 
+def run_on_slices(warehouse, folder, hosts=1, **launched):
+    """Run the job with a slice of emulated TPUs for each host; its end."""
+
+    def command(kind, name, arguments):
+        plain = role_command(str(folder), kind, name, arguments)
+        return [sys.executable, "-m", "tests.trainer.job.launch.emulated_host", *plain[5:]] if kind == "host" else plain
+
+    job = launch(warehouse, folder, settings(hosts=hosts), **launched)
+    looks = SupervisorSettings(look_secs=0.1)
+    status = Supervisor(JobFiles(folder), job.spec.job, command, settings=looks).run(job.newest)
+    assert status.state is JobState.DONE
+
+
+def assert_same_run(tmp_path) -> None:
+    """The run on TPUs has trained the events of that on CPUs, to its weights up to the last digits of float sums."""
+    one, other = (newest(tmp_path / name) for name in ("tpu", "cpu"))
+    for name in ("ledger", "step", "position", "identity"):
+        assert one.document[name] == other.document[name], name
+    assert_close(tmp_path / "tpu", tmp_path / "cpu")
+
+
 @pytest.mark.slow
 def test_a_host_on_tpus_trains_what_a_host_on_its_cpu_trains(tmp_path):
-    def command(kind, name, arguments):
-        plain = role_command(str(tmp_path / "tpu"), kind, name, arguments)
-        return [sys.executable, "-m", "tests.trainer.job.launch.emulated_host", *plain[5:]] if kind == "host" else plain
-
     with make_warehouse(tmp_path / "warehouse", hours=2, rows=200) as warehouse:
         run_job(warehouse, tmp_path / "cpu", settings(), **OPTIONS)
-        job = launch(warehouse, tmp_path / "tpu", settings(), **OPTIONS)
-        looks = SupervisorSettings(look_secs=0.1)
-        status = Supervisor(JobFiles(tmp_path / "tpu"), job.spec.job, command, settings=looks).run(job.newest)
-    assert status.state is JobState.DONE
-    one, other = (newest(tmp_path / name) for name in ("tpu", "cpu"))
-    for name in ("ledger", "step", "position", "identity"):
-        assert one.document[name] == other.document[name], name
-    assert_close(tmp_path / "tpu", tmp_path / "cpu")
+        run_on_slices(warehouse, tmp_path / "tpu", **OPTIONS)
+    assert_same_run(tmp_path)
 
 
 @pytest.mark.slow
-def test_a_host_whose_tables_are_on_servers_trains_the_same_on_tpus(tmp_path):
-    """Two devices of the host share a batch: equal up to the last digits of float sums."""
-
-    def command(kind, name, arguments):
-        plain = role_command(str(tmp_path / "tpu"), kind, name, arguments)
-        return [sys.executable, "-m", "tests.trainer.job.launch.emulated_host", *plain[5:]] if kind == "host" else plain
-
-    options = {**OPTIONS, "staleness": 3, "embedding_weight_decay": 0.01}
-    with make_warehouse(tmp_path / "warehouse", hours=2, rows=200) as warehouse, thread_servers(2) as servers:
-        on = ServersSpec(tuple(str(one.address) for one in servers), run=1)
-        run_job(warehouse, tmp_path / "cpu", settings(), servers=on, **options)
-        job = launch(warehouse, tmp_path / "tpu", settings(), servers=replace(on, run=2), **options)
-        looks = SupervisorSettings(look_secs=0.1)
-        status = Supervisor(JobFiles(tmp_path / "tpu"), job.spec.job, command, settings=looks).run(job.newest)
-    assert status.state is JobState.DONE
-    one, other = (newest(tmp_path / name) for name in ("tpu", "cpu"))
-    for name in ("ledger", "step", "position", "identity"):
-        assert one.document[name] == other.document[name], name
-    assert_close(tmp_path / "tpu", tmp_path / "cpu")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("hosts", [2, 3])
-def test_hosts_with_a_slice_each_train_what_hosts_on_their_cpus_train(tmp_path, hosts):
-    """Their dense gradients leave the slices and are summed over hosts."""
-
-    def command(kind, name, arguments):
-        plain = role_command(str(tmp_path / "tpu"), kind, name, arguments)
-        return [sys.executable, "-m", "tests.trainer.job.launch.emulated_host", *plain[5:]] if kind == "host" else plain
-
-    options = {**OPTIONS, "staleness": 2, "embedding_weight_decay": 0.01}
+@pytest.mark.parametrize(("hosts", "staleness"), [(1, 3), (2, 2), (3, 2)])
+def test_hosts_whose_tables_are_on_servers_train_the_same_on_a_slice_each(tmp_path, hosts, staleness):
+    """Two devices of a host share its events; dense gradients leave the slices of several hosts and are summed over them."""
+    options = {**OPTIONS, "staleness": staleness, "embedding_weight_decay": 0.01}
     with make_warehouse(tmp_path / "warehouse", hours=2, rows=200) as warehouse, thread_servers(2) as servers:
         on = ServersSpec(tuple(str(one.address) for one in servers), run=1)
         run_job(warehouse, tmp_path / "cpu", settings(hosts=hosts), servers=on, **options)
-        job = launch(warehouse, tmp_path / "tpu", settings(hosts=hosts), servers=replace(on, run=2), **options)
-        looks = SupervisorSettings(look_secs=0.1)
-        status = Supervisor(JobFiles(tmp_path / "tpu"), job.spec.job, command, settings=looks).run(job.newest)
-    assert status.state is JobState.DONE
-    one, other = (newest(tmp_path / name) for name in ("tpu", "cpu"))
-    for name in ("ledger", "step", "position", "identity"):
-        assert one.document[name] == other.document[name], name
-    assert_close(tmp_path / "tpu", tmp_path / "cpu")
+        run_on_slices(warehouse, tmp_path / "tpu", hosts, servers=replace(on, run=2), **options)
+    assert_same_run(tmp_path)
 
 
 @pytest.mark.medium
