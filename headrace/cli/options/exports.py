@@ -30,7 +30,8 @@ class ServingOptions:
         str,
         typer.Option(
             metavar="FOLDER",
-            help="Write each commit to this chain of links for serving, while training goes on: a folder or gs://bucket/path, docs/serving-deltas.md.",
+            help="Write each commit to this chain of links for serving, in a folder or gs://bucket/path, while training goes on: "
+            "docs/serving-deltas.md.",
             show_default=False,
         ),
         Mark.FIRST,

@@ -29,7 +29,7 @@ from tests.trainer.serving.deltas.test_bucket_chain import (
 from trainer.errors import CheckpointNotWritten, TornCheckpoint
 from trainer.serving.apply_chain import apply_chain
 from trainer.serving.deltas.chain_files import read_chain, state_folder
-from trainer.serving.deltas.export_links import export_delta
+from trainer.serving.deltas.export_links import export_delta, export_full
 from trainer.serving.deltas.verify_chain import verify_chain
 from transforms.errors import HeadraceError, StorageError
 
@@ -156,61 +156,88 @@ def run_killed(exporters: Exporters, proxy: Proxy, run: Path, chain: str, stagin
 
 
 class Killed:
-    """A chain with one link, whose second one is exported by processes that are killed."""
+    """A chain with two links, and the rows of both, whose third one is exported by processes that are killed."""
 
     def __init__(self, server: GcsServer, proxy: Proxy, folder: Path) -> None:
         self.places, self._folder, self._proxy = Places(server, proxy), folder, proxy
-        write_links(folder, self.places.direct, 1)
-        for epochs in (2, 3, 4):
+        write_links(folder, self.places.direct, 1, 2)
+        for epochs in (3, 4):
             run_of(folder, epochs)
 
+    def kill(self, exporters: Exporters, kill: Kill | None, line: int = -1) -> int:
+        """The status of an exporter of the third commit that is killed."""
+        own = self._folder / "own"
+        return run_killed(exporters, self._proxy, self._folder / "run-3", self.places.usual, own, kill, line)
+
     def go_on(self, exporters: Exporters, status: int, epochs: int) -> None:
-        """What was left is whole, and the next exports of another process go on and remove what is not needed."""
+        """What was left is whole, and the next exports of another process go on and remove what is not needed.
+
+        The first of them exports the commit of the one that was killed, or the next one; the second adds a full snapshot.
+        """
         chain = self.places.direct
         assert status in (0, -signal.SIGKILL)
         assert problems(chain) == []
-        assert len(read_chain(chain)) in ((2,) if status == 0 else (1, 2))
-        staging = self._folder / "other"
-        for each in (epochs, 4):
-            assert run_killed(exporters, self._proxy, self._folder / f"run-{each}", self.places.usual, staging, None) == 0  # fmt: skip
-            assert problems(chain) == []
+        has_third = len(read_chain(chain)) == 3
+        assert len(read_chain(chain)) in ((3,) if status == 0 else (2, 3))
+        run, staging = self._folder / f"run-{epochs}", self._folder / "other"
+        assert run_killed(exporters, self._proxy, run, self.places.usual, staging, None) == 0
+        assert problems(chain) == []
+        export_full(run_of(self._folder, epochs), chain)
         links = read_chain(chain)
-        assert [one.manifest.commit.epochs for one in links] == sorted({1, links[1].manifest.commit.epochs, epochs, 4})
+        wanted = [1, 2, *([3] if has_third else []), epochs, epochs]
+        assert [one.manifest.commit.epochs for one in links] == (
+            wanted if epochs > 3 or not has_third else [1, 2, 3, 3]
+        )
         apply_chain(chain, self._folder / "served")
-        assert served(self._folder / "served") == wanted_arrays(COMMITS.states[3])
+        assert served(self._folder / "served") == wanted_arrays(COMMITS.states[epochs - 1])
         kept = {one.folder for one in links} | {state_folder(one.hash) for one in links[-2:]}
         assert {name.split("/")[0] for name in objects(chain) if "/" in name} == kept
 
 
+def survive_requests(server: GcsServer, proxy: Proxy, folder: Path, action: Action, step: int) -> int:
+    """Kill an exporter at every ``step``-th request that writes, until it ends; the number of requests."""
+    with Exporters() as exporters:
+        for number in range(1, 1000, step):
+            scene = Killed(server, proxy, folder / str(number))
+            status = scene.kill(exporters, Kill(number, action))
+            scene.go_on(exporters, status, 3 + number // step % 2)
+            if status == 0:
+                return number
+    raise AssertionError
+
+
+#: ``lose``: the server does the request at which its sender is killed.
 @pytest.mark.slow
 @pytest.mark.parametrize("action", ["refuse", "lose"])
-def test_an_exporter_killed_at_any_request_that_writes_leaves_a_whole_chain(
-    gcs_server: GcsServer, proxy: Proxy, tmp_path: Path, action: Action
-) -> None:
-    """``lose``: the server does the request at which its sender is killed. The next exporter writes the same link, or a later one."""
-    kills = 0
+def test_an_exporter_killed_at_some_requests_leaves_a_whole_chain(gcs_server: GcsServer, proxy: Proxy, tmp_path: Path, action: Action) -> None:  # fmt: skip
+    assert survive_requests(gcs_server, proxy, tmp_path, action, 7) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+@pytest.mark.parametrize("action", ["refuse", "lose"])
+def test_an_exporter_killed_at_any_request_leaves_a_whole_chain(gcs_server: GcsServer, proxy: Proxy, tmp_path: Path, action: Action) -> None:  # fmt: skip
+    assert survive_requests(gcs_server, proxy, tmp_path, action, 1) > 20
+
+
+def survive_lines(server: GcsServer, proxy: Proxy, folder: Path, step: int) -> int:
+    """Kill an exporter before every ``step``-th line of code, until it ends; the number of lines."""
     with Exporters() as exporters:
-        for number in range(1, 1000):
-            folder = tmp_path / str(number)
-            scene = Killed(gcs_server, proxy, folder)
-            status = run_killed(exporters, proxy, folder / "run-2", scene.places.usual, folder / "own", Kill(number, action))  # fmt: skip
-            scene.go_on(exporters, status, 2 + number % 2)
+        for line in range(0, 100_000, step):
+            scene = Killed(server, proxy, folder / str(line))
+            status = scene.kill(exporters, None, line)
+            scene.go_on(exporters, status, 3 + line // step % 2)
             if status == 0:
-                break
-            kills += 1
-    assert kills > 20
+                return line
+    raise AssertionError
 
 
 @pytest.mark.slow
 def test_an_exporter_killed_at_some_lines_leaves_a_whole_chain(gcs_server: GcsServer, proxy: Proxy, tmp_path: Path) -> None:  # fmt: skip
-    kills, step = 0, 41
-    with Exporters() as exporters:
-        for line in range(0, 100_000, step):
-            folder = tmp_path / str(line)
-            scene = Killed(gcs_server, proxy, folder)
-            status = run_killed(exporters, proxy, folder / "run-2", scene.places.usual, folder / "own", None, line)
-            scene.go_on(exporters, status, 2 + line // step % 2)
-            if status == 0:
-                break
-            kills += 1
-    assert kills > 5
+    assert survive_lines(gcs_server, proxy, tmp_path, 97) > 300
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_an_exporter_killed_at_every_line_leaves_a_whole_chain(gcs_server: GcsServer, proxy: Proxy, tmp_path: Path) -> None:  # fmt: skip
+    assert survive_lines(gcs_server, proxy, tmp_path, 1) > 300
