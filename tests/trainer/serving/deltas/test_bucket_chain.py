@@ -28,6 +28,7 @@ from trainer.serving.deltas.verify_chain import LinkCheck, verify_chain
 from transforms.errors import Busy, NotFound
 from warehouse import Storage
 
+pytestmark = pytest.mark.medium
 COMMITS = history(90, 4, rows=60)
 
 
@@ -191,6 +192,7 @@ def test_an_object_that_is_there_already_is_compared_not_trusted(chain: str, tmp
     assert problems(chain) == []
 
 
+@pytest.mark.slow
 def test_each_damaged_missing_or_longer_object_is_named(chain: str, tmp_path: Path) -> None:
     write_links(tmp_path, chain, 1, 2)
     export_delta(run_of(tmp_path, 2), chain)
@@ -340,6 +342,31 @@ def test_a_training_goes_on_after_links_of_another_one(chain: str, tmp_path: Pat
     assert problems(chain) == []
     with exported(run, chain) as exporter:
         assert exporter.finish().links == 0
+
+
+def test_exporters_at_the_same_time_write_one_chain(chain: str, tmp_path: Path) -> None:
+    """Two trainings of the same commits, each of which looks again and again."""
+    runs = [tmp_path / "one", tmp_path / "other"]
+    with exported(runs[0], chain) as first, exported(runs[1], chain) as second:
+        for epochs in (1, 2, 3, 4):
+            for run in runs:
+                COMMITS.commit(run, epochs)
+            first.look()
+            second.look()
+            wait_for(
+                lambda count=epochs: (
+                    read_chain(chain)[-1].manifest.commit.epochs == count if link_places(open_chain(chain)) else False
+                )
+            )
+        found = [first.finish(), second.finish()]
+    assert [one.problem for one in found] == [None, None]
+    links = read_chain(chain)
+    assert [one.manifest.commit.epochs for one in links] == [1, 2, 3, 4]
+    assert [one.newest for one in found] == [links[-1], links[-1]]
+    assert 4 <= sum(one.links for one in found) <= 8  # both may have written the same link
+    assert problems(chain) == []
+    apply_chain(chain, tmp_path / "served")
+    assert served(tmp_path / "served") == wanted_arrays(COMMITS.states[3])
 
 
 def test_a_chain_that_does_not_fit_is_refused_before_training(chain: str, tmp_path: Path) -> None:

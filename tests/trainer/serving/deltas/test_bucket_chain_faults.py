@@ -72,6 +72,7 @@ def test_a_fault_of_writing_that_passes_delays_the_link_only(places: Places, pro
     assert problems(places.direct) == []
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("action", [503, 403, "refuse"])
 @pytest.mark.parametrize("first", [1, 13, 20])
 def test_a_bucket_that_takes_no_more_objects_has_the_link_before(places: Places, proxy: Proxy, tmp_path: Path, action: Action, first: int) -> None:  # fmt: skip
