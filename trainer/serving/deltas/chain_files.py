@@ -1,14 +1,14 @@
 """Where the links of a chain are: in a local folder, or in a bucket.
 
 ==========================  ====================================================  ==================================
-                             folder                                                bucket
+what                        folder                                                bucket
 ==========================  ====================================================  ==================================
 the manifest of link 1      ``000001-delta/manifest.json``                        ``000001.json``
 its other files             ``000001-delta/``                                     ``000001-HASH/``
 rows for the next export    ``.rows-HASH/``                                       ``.rows-HASH/``
 ==========================  ====================================================  ==================================
 
-HASH is the begin of the link's hash. A folder appears by one rename. In a bucket the manifest is written last, unless it exists: the name has the
+HASH is the first 32 digits of the link's hash. A folder appears by one rename. In a bucket the manifest is written last, unless it exists: the name has the
 number alone, so that one of several processes writes a link, and the hash in the name of its folder says which files belong to it. Folders without
 a manifest are not read. A chain that was copied from one to the other is read as it is.
 """
