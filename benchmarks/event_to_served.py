@@ -36,7 +36,7 @@ from benchmarks.support.training_scene import OPTIONS
 from headrace.demo.sample_log import SampleLogConfig, write_sample_log
 from trainer.checkpoints.open_run import open_run
 from trainer.serving.apply_chain import apply_chain
-from trainer.serving.deltas.chain import link_folders, read_chain
+from trainer.serving.deltas.chain_files import link_places, open_chain, read_chain
 from trainer.serving.deltas.commit_weights import newest_commit, served_commit
 from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
 
@@ -145,9 +145,9 @@ def wait_for_link(job: Job, after: int) -> Path:
     """The first link whose number is above ``after``."""
     end = time.monotonic() + _MOST_SECS
     while True:
-        found = [path for path in link_folders(job.chain) if int(path.name[:6]) > after] if job.chain.exists() else []
+        found = [one for one in link_places(open_chain(job.chain)) if one.number > after]
         if found:
-            return found[0]
+            return job.chain / found[0].name
         job.check()
         if time.monotonic() > end:
             raise SystemExit(f"no link after {after} in {_MOST_SECS:g} s:\n{job.output.read_text()[-4000:]}")
@@ -159,7 +159,7 @@ def wait_until_caught_up(job: Job, served: Path) -> int:
     number, quiet_since = -1, time.monotonic()
     while time.monotonic() - quiet_since < 8.0 or number < 0:
         job.check()
-        newest = max((int(path.name[:6]) for path in link_folders(job.chain)), default=-1) if job.chain.exists() else -1
+        newest = max((one.number for one in link_places(open_chain(job.chain))), default=-1)
         if newest > number:
             number, quiet_since = newest, time.monotonic()
         time.sleep(0.1)
@@ -242,7 +242,7 @@ def main() -> int:
             for place in landing.waiting:
                 time.sleep(draw.uniform(0.5, 0.5 + max(given.poll_secs, 1.0)))
                 found.append(land(job, landing, warehouse, place, number, served))
-                number = max(int(path.name[:6]) for path in link_folders(job.chain))
+                number = max(one.number for one in link_places(open_chain(job.chain)))
         show(found)
         last = read_chain(job.chain)[-1].manifest
         rows = sum(one.rows_after for one in last.tables)

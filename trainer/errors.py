@@ -21,7 +21,8 @@ DataError
 └── TornCheckpoint        a checkpoint whose bytes are not those that were written
 Busy
 ├── LeaseLost             another controller has the job, or may have it
-└── CommitConflict        another controller published a commit
+├── CommitConflict        another controller published a commit
+└── LinkTaken             another process added a link to a chain
 StorageError
 ├── ClusterError          the API of a Kubernetes cluster does not answer, or refuses a request
 ├── CheckpointNotWritten  a checkpoint could not be made durable; the one before it is untouched
@@ -123,6 +124,10 @@ class TornCheckpoint(DataError):
 
 class CommitConflict(Busy):
     """Another controller published a commit of this number, or a newer one; nothing was changed."""
+
+
+class LinkTaken(Busy):
+    """Another process added a link to a chain of weights before this one; nothing was changed."""
 
 
 class CheckpointNotWritten(StorageError):

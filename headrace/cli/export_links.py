@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.options.exports import local_folder
+from headrace.cli.options.exports import chain_place, local_folder
 from headrace.cli.options.runs import Run, RunVersion, run_folder
 from headrace.cli.options.session import AsJson, Home
 from headrace.terminal.output import emit, emit_line
@@ -29,8 +29,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Output = Annotated[str, typer.Option("--output", metavar="FOLDER", help="The folder of the chain of links.")]
-Chain = Annotated[str, typer.Argument(metavar="FOLDER", help="The folder of a chain, or of one of its links.")]
+Output = Annotated[
+    str, typer.Option("--output", metavar="FOLDER", help="The folder of the chain of links, or gs://bucket/path.")
+]
+Chain = Annotated[
+    str, typer.Argument(metavar="FOLDER", help="The folder of a chain, or of one of its links; or gs://bucket/path.")
+]
 _QUANTIZE_HELP = "How the weights of tables are stored: none, fp16 or int8 with a scale per row."
 
 
@@ -54,7 +58,7 @@ def full(
     from headrace.screens.links import LinkScreen
     from trainer.serving.deltas.export_links import export_full
 
-    chain, (folder, files) = local_folder(output, "--output"), _opened(run, version, home)
+    chain, (folder, files) = chain_place(output, "--output"), _opened(run, version, home)
     with progress_bar("writing the link", "bytes") as report:
         link = export_full(files, chain, epochs=epoch, quantize=quantize, on_bytes=report, hold=_hold_of(folder))
     emit(LinkScreen(folder, output, link), as_json=as_json)
@@ -83,10 +87,10 @@ def delta(
     Rows are those of the newest checkpoint whose weights differ bit for bit; rows that are gone are written as tombstones.
     """
     from headrace.screens.links import LinkScreen, NothingNewScreen
-    from trainer.serving.deltas.chain import read_chain
+    from trainer.serving.deltas.chain_files import read_chain
     from trainer.serving.deltas.export_links import export_delta
 
-    chain, (folder, files) = local_folder(output, "--output"), _opened(run, version, home)
+    chain, (folder, files) = chain_place(output, "--output"), _opened(run, version, home)
     with progress_bar("writing the link", "bytes") as report:
         link = export_delta(files, chain, since=since, quantize=quantize, on_bytes=report, hold=_hold_of(folder))
     if link is None:
@@ -134,7 +138,7 @@ def apply(
         _check_follow(until, output, poll_secs)
     if is_saved_model(target):
         import_quietly("trainer.serving.saved_model_weights")
-    links, new = local_folder(chain, "the chain"), local_folder(output, "--output") if output else None
+    links, new = chain_place(chain, "the chain"), local_folder(output, "--output") if output else None
     if follow:
         with ended_by_signals():
             for one in follow_chain(links, target, wait=partial(time.sleep, poll_secs)):
@@ -156,7 +160,7 @@ def verify(chain: Chain, as_json: AsJson = False) -> None:
 
     checks: list[LinkCheck] = []
     with progress_bar("reading links", "files") as report:
-        for check in verify_chain(local_folder(chain, "the chain")):
+        for check in verify_chain(chain_place(chain, "the chain")):
             checks.append(check)
             report(len(checks), len(checks), check.link)
     screen = VerifiedChainScreen(chain, tuple(checks))

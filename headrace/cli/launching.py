@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from headrace.cli.options.exports import chain_place
 from headrace.cli.options.files import read_file
 from headrace.cli.options.launchers import GKE, OF_LAUNCHERS, TPU_VM, ClusterOptions, option_name
 from headrace.cli.options.option_groups import command_line, values_of_group
@@ -51,7 +52,7 @@ _NOT_PASSED = frozenset(
 #: The metadata server of a virtual machine. A pod gets SIGTERM in any case.
 _METADATA = "http://metadata.google.internal"
 #: Parameters that name a place of one machine.
-_OF_ONE_MACHINE = ("job_dir", "notice_file", "notice_http", "export")
+_OF_ONE_MACHINE = ("job_dir", "notice_file", "notice_http")
 #: Parameters that name a file, which the manifests of a cluster hold.
 _FILES = ("plan", "towers")
 
@@ -127,6 +128,10 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         if values[name]:
             raise InputError("this option needs a job on one machine", where=option_name(name), value=values[name],
                              next_step="leave it out: SIGTERM, and headrace preempt in the controller's container, give notices")  # fmt: skip
+    export = options.serving.export
+    if export and not isinstance(chain_place(export, "--export"), str):
+        raise InputError("the links of a job on other machines must be in a bucket", where="--export", value=export,
+                         allowed="gs://bucket/path", next_step="give --export gs://bucket/path: servers read links from it, too")  # fmt: skip
     if not options.data.version:
         raise InputError("a job on other machines must name the version of its model", where="--version",
                          next_step="headrace model ls lists versions: a process that is started again must train the same one")  # fmt: skip
@@ -159,6 +164,7 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         servers=options.servers.count,
         embedding_workers=options.servers.worker_count,
         files=files,
+        has_export=bool(export),
     )
 
 

@@ -79,6 +79,7 @@ class ClusterJob:
         servers: the number of parameter servers; 0: hosts hold the tables.
         embedding_workers: the number of embedding workers between hosts and servers; 0: hosts use the servers themselves.
         files: the texts of "plan" and "towers", by option.
+        has_export: the controller writes links of served weights, on its disk before they are sent to a bucket.
         phase: of the run, "initial" or "caught_up", whose processes these are; empty: the run has no phases.
     """
 
@@ -100,6 +101,7 @@ class ClusterJob:
     servers: int = 0
     embedding_workers: int = 0
     files: Mapping[str, str] = field(default_factory=dict)
+    has_export: bool = False
     phase: str = ""
 
     def __post_init__(self) -> None:

@@ -53,6 +53,8 @@ _PASSING_STATUSES = [LEFT_STATUS, 128 + 15]
 _LASTING_STATUSES = [2, 3, 4]
 #: Failures of processes before a Job fails, and of a Job before its JobSet does. The controller has limits of its own, and holds.
 _MOST_FAILURES, _MOST_RESTARTS = 100, 10
+#: The disk of a controller that exports: a full snapshot and the ids and digests of its rows, exact weights of 640 million rows of 32 columns.
+_EXPORT_DISK = "100Gi"
 #: Of a ConfigMap, which takes 1 MiB with its names.
 _MOST_FILES_BYTES = 1_000_000
 
@@ -99,7 +101,7 @@ def gke_manifests(*phases: Placed) -> tuple[Object, ...]:
         _role(placed),
         _role_binding(job, cluster),
         *((_config_map(placed, files),) if files else ()),
-        _controller_disk(job, cluster),
+        _controller_disk(job, cluster, has_export=any(one.has_export for one, _ in placed)),
         _controller_jobset(placed, has_files=bool(files)),
         *(_workers_jobset(*one) for one in placed),
         *(_reader_set(*one) for one in placed if one[0].is_scaled),
@@ -171,9 +173,9 @@ def _config_map(phases: Sequence[Placed], files: Mapping[str, str]) -> Object:
     return _object("v1", "ConfigMap", *phases[0], "options", data=dict(files), immutable=True)
 
 
-def _controller_disk(job: ClusterJob, cluster: Cluster) -> Object:
-    """The disk of the job folder: the log, and with it a hold, outlives the controller's machine."""
-    resources = {"requests": {"storage": "1Gi"}}
+def _controller_disk(job: ClusterJob, cluster: Cluster, *, has_export: bool) -> Object:
+    """The disk of the job folder: the log, and with it a hold, outlives the controller's machine. A link is on it before it is in the bucket."""
+    resources = {"requests": {"storage": _EXPORT_DISK if has_export else "1Gi"}}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": resources}
     return _object("v1", "PersistentVolumeClaim", job, cluster, "controller", spec=spec)
 

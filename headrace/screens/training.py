@@ -175,7 +175,7 @@ def export_row(exported: ExportedChain) -> ExportRow:
     """What a screen says of a chain."""
     newest, problem = exported.newest, exported.problem
     return ExportRow(
-        str(exported.folder),
+        exported.place,
         exported.links,
         None if newest is None else newest.manifest.name,
         0 if newest is None else newest.manifest.commit.epochs,

@@ -19,6 +19,7 @@ from tests.warehouse.scenes import start
 from transforms.errors import DataError, InputError
 from warehouse import Storage, read_memo_file, write_memo_file
 from warehouse.errors import MemoDamaged
+from warehouse.storage.stored_file import Entries
 
 LOCATIONS = ("bucket", "file URI", "folder", "s3 bucket")
 
@@ -94,6 +95,21 @@ def test_only_the_first_to_create_wins(storage: Storage) -> None:
     assert storage.list("a", temporaries=True) == ()
     assert storage.delete("a/x")
     assert storage.create("a/x", b"third")
+
+
+@pytest.mark.parametrize("size_bytes", [0, 5, 9_000_000])
+def test_an_open_file_is_uploaded_unless_there_is_one(storage: Storage, tmp_path: Path, size_bytes: int) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(bytes(range(250)) * (size_bytes // 250) + b"x" * (size_bytes % 250))
+    with open(source, "rb") as file:
+        file.seek(size_bytes)  # it is sent from its begin
+        assert storage.upload("a/x", file)
+    assert storage.read_bytes("a/x") == source.read_bytes()
+    storage.write_atomic("a/y", b"first")
+    if size_bytes < 8_000_000:  # the server forgets the condition of an upload in pieces
+        with open(source, "rb") as file:
+            assert not storage.upload("a/y", file)
+        assert storage.read_bytes("a/y") == b"first"
 
 
 _CREATE_MANY = """
@@ -202,6 +218,11 @@ def test_listing_is_sorted_and_can_be_read_back(storage: Storage) -> None:
     assert not storage.folder_exists(f"{root}/nothing")
     assert not storage.folder_exists(f"{root}/m/a")
     assert storage.absolute(storage.home) == root
+    found = storage.entries(f"{root}/m")
+    assert (found.folders, [file.path for file in found.files]) == (("b",), [f"{root}/m/a"])
+    assert storage.entries("m/") == storage.entries("m") == found
+    assert [file.size_bytes for file in found.files] == [3]
+    assert storage.entries("").folders == ("m", "mm")
 
 
 def test_a_name_is_matched_literally(storage: Storage) -> None:
@@ -219,12 +240,14 @@ def test_unfinished_files_are_hidden(storage: Storage) -> None:
     storage.write_atomic("memos/.x.123.tmp", b"half")
     assert [file.path for file in storage.list("memos")] == [f"{storage.root}/memos/x"]
     assert [file.path for file in storage.list("memos", temporaries=True)] == [f"{storage.root}/memos/.x.123.tmp"]
+    assert [file.path for file in storage.entries("memos").files] == [f"{storage.root}/memos/x"]
 
 
 def test_an_absent_folder_is_empty(storage: Storage) -> None:
     storage.write_atomic("x", b"1")
     assert storage.list("nothing/here") == ()
     assert storage.folders("nothing/here") == ()
+    assert storage.entries("nothing/here") == Entries((), ())
 
 
 def test_deleting(storage: Storage) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
+from tests.headrace.test_exporting_training import check_served
 from tests.support.gcs_server import GcsServer
 from tests.support.kubernetes_server import Request, kubernetes_server
 from tests.support.pods import Pods
@@ -30,6 +31,7 @@ from trainer.job.launch.job_spec import JobSpec
 from trainer.job.launch.phase_log import PhaseLog
 from trainer.run.weights.saved_run import saved_run
 from trainer.scheduling.transitions import JobState
+from trainer.serving.deltas.chain_files import link_places, open_chain, read_chain
 from transforms.errors import HeadraceError
 from warehouse import Storage, Warehouse, register_table, submit_model
 from warehouse.config import WarehouseConfig
@@ -192,6 +194,28 @@ def test_pods_of_servers_hold_the_tables_of_a_job(tmp_path: Path, gcs_server: Gc
         assert pods.pod("controller").statuses == [143, 0], pods.story()
     site.train("--hosts", "2", "--readers", "1", "--run-dir", str(tmp_path / "local"))
     same(site.run, tmp_path / "local")
+
+
+def test_the_controller_of_a_cluster_exports_each_commit_to_a_bucket(tmp_path: Path, gcs_server: GcsServer) -> None:
+    """It is killed while it exports, and comes back on another machine with its disk; servers have the weights of the newest commit."""
+    site = Site(tmp_path, gcs_server, hours=8)
+    site.memoize()
+    chain = site.place("links")
+    options = {**OPTIONS, "partitions_per_epoch": 1, "keep_checkpoints": 1}
+    documents = site.manifests("--topology", "", "--hosts", "2", "--epoch-secs", "0.01", "--export", chain, options=options)  # fmt: skip
+    with (
+        kubernetes_server(tmp_path / "account") as server,
+        Pods(tmp_path / "pods", documents, site.secrets, server, {}) as pods,
+    ):
+        pods.wait_until(lambda: len(link_places(open_chain(chain))) >= 2, "two links are written")
+        pods.signal("controller", signal.SIGKILL)
+        pods.wait_until(lambda: pods.pod("controller").is_complete, "the job is done")
+        assert pods.pod("controller").statuses == [-signal.SIGKILL, 0], pods.story()
+        staged = [path.name for path in (pods.folder / "claims").rglob(".export/*")]
+        assert staged == ["lock"], "nothing of a link is left on the disk"
+    kinds = [one.manifest.kind for one in read_chain(chain)]
+    assert kinds == ["full", *["delta"] * (len(kinds) - 1)]
+    check_served(chain, site.run, tmp_path / "served")
 
 
 def is_allowed(request: Request, rules: Sequence[Mapping[str, Any]]) -> bool:

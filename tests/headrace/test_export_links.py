@@ -17,6 +17,7 @@ import pytest
 
 from tests.headrace.test_checkpoints import check_golden
 from tests.headrace.test_light_imports import HEAVY, ROOT
+from tests.support.gcs_server import GcsServer
 from tests.trainer.serving.deltas.histories import History, history
 
 COMMITS = history(60, 4, most_id=500)
@@ -69,6 +70,24 @@ def test_the_json_has_every_value(cli: Callable[..., Any], folder: Path) -> None
     assert len(verified["files"]) > 20
 
 
+def test_a_chain_may_be_in_a_bucket(
+    cli: Callable[..., Any], folder: Path, gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an emulator by its variable, as for homes and runs."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{gcs_server.address}")
+    run, chain = "runs/ctr-v3", f"gs://{gcs_server.bucket()}/weights"
+    full = cli("export", "full", run, "--output", chain, "--epoch", 1).out
+    assert f"{chain}/000000-full" in full
+    assert "000001-delta" in cli("export", "delta", run, "--output", f"{chain}/").out
+    assert "nothing new" in cli("export", "delta", run, "--output", chain).out
+    applied = cli("export", "apply", chain, "--to", "served", "--json").json
+    assert [one["number"] for one in applied["applied"]] == [0, 1]
+    assert "nothing to apply" in cli("export", "apply", f"{chain}/000001-delta", "--to", "served").out
+    assert "all intact" in cli("export", "verify", chain).out
+    assert "must hold a link" in cli("export", "verify", f"{chain}/absent", status=4).err
+    assert "no such bucket" in cli("export", "apply", "gs://absent-bucket/weights", "--to", "new", status=6).err
+
+
 def test_a_model_names_its_run(cli: Callable[..., Any], folder: Path) -> None:
     shutil.copytree("runs", "home/runs")
     found = cli("export", "full", "ctr", "--output", "chain", "--json").json
@@ -88,7 +107,8 @@ def test_wrong_calls_are_one_error(cli: Callable[..., Any], folder: Path) -> Non
     assert "must hold a checkpoint" in cli("export", "full", folder, "--output", "chain", status=4).err
     assert "must hold a link" in cli("export", "verify", "absent", status=4).err
     assert "must hold a link" in cli("export", "apply", "absent", "--to", "served", status=4).err
-    assert "local folders" in cli("export", "full", run, "--output", "gs://bucket/chain", status=2).err
+    assert "or in a folder of a bucket" in cli("export", "full", run, "--output", "s3://bucket/chain", status=2).err
+    assert "must be a local folder" in cli("export", "apply", "chain", "--to", "gs://bucket/served", status=2).err
     cli("export", "full", run, "--output", "chain")
     cli("export", "apply", "chain", "--to", "served")
     COMMITS.commit(Path(run), 3)

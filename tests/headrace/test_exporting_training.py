@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.gcs_server import GcsServer
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.job.launch.jobs import make_warehouse, newest
 from tests.trainer.serving.deltas.histories import served_arrays, wanted_arrays
 from tests.warehouse.scenes import FREE_READS, events, write_partition
 from trainer.serving.apply_chain import apply_chain
-from trainer.serving.deltas.chain import read_chain
+from trainer.serving.deltas.chain_files import LinkPlace, link_places, open_chain, read_chain
 from trainer.serving.deltas.served_rows import open_served
 from trainer.serving.deltas.verify_chain import verify_chain
 from warehouse import Warehouse, register_table
@@ -32,10 +33,10 @@ _LONG_SECS = 5 * PATIENCE_SECS
 
 
 class Training:
-    """A warehouse, and ``headrace train --export`` on it."""
+    """A warehouse, and ``headrace train --export`` on it; ``chain``: a folder, or in a bucket."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.run, self.chain = folder, folder / "run", folder / "chain"
+    def __init__(self, folder: Path, chain: str = "") -> None:
+        self.folder, self.run, self.chain = folder, folder / "run", chain or folder / "chain"
         make_warehouse(folder, hours=3, rows=300).close()
 
     def arguments(self, *more: object, passes: int = 3) -> list[str]:
@@ -52,7 +53,7 @@ class Training:
     def wait_for_links(self, count: int, process: subprocess.Popen[bytes]) -> None:
         """Wait until the chain has so many links, or the process has ended."""
         end = time.monotonic() + _LONG_SECS
-        while len(self.links()) < count and process.poll() is None:
+        while len(self.places()) < count and process.poll() is None:
             assert time.monotonic() < end, self.said()
             time.sleep(0.02)
 
@@ -61,23 +62,31 @@ class Training:
         assert process.wait(_LONG_SECS) == 0, self.said()
         return json.loads((self.folder / "result").read_text())
 
+    def places(self) -> tuple[LinkPlace, ...]:
+        return link_places(open_chain(self.chain))
+
     def links(self) -> list[str]:
-        return sorted(path.name for path in self.chain.glob("0*"))
+        return [one.manifest.name for one in read_chain(self.chain)] if self.places() else []
 
     def said(self) -> str:
         return (self.folder / "output").read_text()
 
     def check_served(self) -> None:
         """A server that applies the chain has the weights of the newest commit."""
-        assert [one for one in verify_chain(self.chain) if one.problem] == []
-        last, saved = read_chain(self.chain)[-1].manifest, newest(self.run)
-        assert (last.commit.epochs, last.commit.sha256) == (saved.epochs_done, saved.digest)
-        apply_chain(self.chain, self.folder / "served")
-        state = open_served(self.folder / "served")
-        assert state is not None
-        kinds = ("dense", "embedding", "linear")
-        arrays = {name: array for name, array in saved.arrays.items() if name.partition("/")[0] in kinds}
-        assert served_arrays(state) == wanted_arrays(arrays)
+        check_served(self.chain, str(self.run), self.folder / "served")
+
+
+def check_served(chain: str | Path, run: str, target: Path) -> None:
+    """The chain is whole, and a server that applies it has the weights of the run's newest commit."""
+    assert [one for one in verify_chain(chain) if one.problem] == []
+    last, saved = read_chain(chain)[-1].manifest, newest(run)
+    assert (last.commit.epochs, last.commit.sha256) == (saved.epochs_done, saved.digest)
+    apply_chain(chain, target)
+    state = open_served(target)
+    assert state is not None
+    kinds = ("dense", "embedding", "linear")
+    arrays = {name: array for name, array in saved.arrays.items() if name.partition("/")[0] in kinds}
+    assert served_arrays(state) == wanted_arrays(arrays)
 
 
 @pytest.fixture
@@ -95,6 +104,22 @@ def training(tmp_path: Path) -> Training:
 def test_a_training_that_is_killed_again_and_again_serves_its_newest_commit(
     training: Training, options: tuple[Any, ...]
 ) -> None:
+    kill_and_serve(training, options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options", [(), ("--hosts", 2, "--readers", 1)], ids=["in one process", "in a job of two hosts"]
+)
+def test_links_in_a_bucket_serve_the_newest_commit_of_a_training_that_is_killed(
+    tmp_path: Path, gcs_server: GcsServer, options: tuple[Any, ...]
+) -> None:
+    pytest.importorskip("tensorflow")
+    kill_and_serve(Training(tmp_path, gcs_server.home(gcs_server.bucket(), "links")), options)
+
+
+def kill_and_serve(training: Training, options: tuple[Any, ...]) -> None:
+    """Train, kill the command after its first and third link, and train to the end."""
     for links in (1, 3):
         process = training.start(*options)
         training.wait_for_links(links, process)
@@ -114,7 +139,7 @@ def test_a_job_that_follows_its_table_serves_what_lands(training: Training) -> N
     process = training.start("--hosts", 1, "--readers", 1, "--follow", "--poll-secs", 0.3)
     training.wait_for_links(1, process)
     time.sleep(1)
-    while (seen := len(training.links())) < 1 or read_chain(training.chain)[-1].manifest.commit.epochs < 9:
+    while (seen := len(training.places())) < 1 or read_chain(training.chain)[-1].manifest.commit.epochs < 9:
         assert process.poll() is None, training.said()
         time.sleep(0.2)
     write_partition(training.folder / "log", 3, events(300, seed=3))
@@ -155,7 +180,8 @@ def test_wrong_options_are_refused_before_training(cli: Callable[..., Any], tmp_
     for options, problem in (
         (("--export-quantize", "fp16"), "must go with --export"),
         (("--export", "chain", "--export-quantize", "int4"), "none, fp16, int8"),
-        (("--export", "gs://bucket/chain"), "local folders"),
+        (("--export", "s3://bucket/chain"), "or in a folder of a bucket"),
+        (("--export", "gs://bucket"), "or in a folder of a bucket"),
         (("--export", run), "a folder of their own"),
     ):
         assert problem in cli(*command, *options, status=2).err

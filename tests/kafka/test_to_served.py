@@ -22,7 +22,7 @@ from tests.kafka.test_topics import events, home, rows  # noqa: F401 (a fixture)
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.serving.deltas.histories import served_arrays, wanted_arrays
 from trainer.checkpoints.checkpoint import read_newest
-from trainer.serving.deltas.chain import link_folders, read_chain
+from trainer.serving.deltas.chain_files import link_places, open_chain, read_chain
 from trainer.serving.deltas.served_rows import open_served
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def test_each_event_is_served_once_though_every_command_is_killed(broker: Broker
     least = int(os.environ.get("HEADRACE_KAFKA_KILLS", "2"))
 
     def links() -> int:
-        return len(link_folders(chain)) if chain.exists() else 0
+        return len(link_places(open_chain(chain)))
 
     def is_enough() -> bool:
         return links() >= 2 + least and all(one.kills >= least for one in followers)

@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,8 +19,10 @@ from tests.support.processes import PATIENCE_SECS
 
 #: What becomes of a spoilt request. ``refuse``: it is reset unread by the server. ``lose``: the server does it, its answer is
 #: reset. ``tear``: the server gets half of the body. ``flip``: one byte of the body is another one. ``cut``: half of the
-#: answer's body arrives. ``garble``: one byte of the answer's body is another one. A number: it is answered with this status, and the server does not see it.
-Action = Literal["refuse", "lose", "tear", "flip", "cut", "garble"] | int
+#: answer's body arrives. ``garble``: one byte of the answer's body is another one. ``slow``: it is done a while later. A number: it is answered with this status, and the server does not see it.
+Action = Literal["refuse", "lose", "tear", "flip", "cut", "garble", "slow"] | int
+
+_SLOW_SECS = 0.5
 
 
 @dataclass
@@ -81,6 +84,8 @@ class _Handler(BaseHTTPRequestHandler):
         if action == "flip":
             middle = body.rfind(b"\r\n--") - 1 if b"\r\n--" in body else len(body) // 2
             body = body[:middle] + bytes([body[middle] ^ 1]) + body[middle + 1 :]
+        if action == "slow":
+            time.sleep(_SLOW_SECS)
         if self._has_lost():
             return self._send(412, [], b'{"error": {"code": 412, "message": "Precondition failed"}}')
         status, headers, answer = self._forward(body, str(len(body)))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import IO, TypeVar
 
 from trainer.checkpoints.array_files import NewFiles
-from trainer.checkpoints.local_run import missing, wrong_size
-from trainer.checkpoints.run_files import CHECKPOINTS, CHUNK_BYTES
+from trainer.checkpoints.local_run import missing, not_small, wrong_size
+from trainer.checkpoints.run_files import CHECKPOINTS, CHUNK_BYTES, Entries
 from trainer.errors import CheckpointNotWritten
 from warehouse.errors import MissingFile
 from warehouse.storage.storage import Storage
@@ -39,11 +39,21 @@ class BucketFolder(NewFiles):
 
 
 class BucketRun:
-    """The checkpoints of ``gs://bucket/path``; see :class:`trainer.checkpoints.run_files.RunFiles`. Writing raises :class:`StorageError`."""
+    """The files of a folder in a bucket; see :class:`trainer.checkpoints.run_files.RunFiles`. Writing raises :class:`StorageError`.
 
-    def __init__(self, run_dir: str) -> None:
-        self._storage = Storage(run_dir)
-        self._root = f"{self._storage.root}/{CHECKPOINTS}"
+    Args:
+        location: ``gs://bucket/path``, such as a run directory.
+        folder: in it, by default that of checkpoints; "" for the location itself.
+    """
+
+    def __init__(self, location: str, folder: str = CHECKPOINTS) -> None:
+        self._storage = Storage(location)
+        self._root = f"{self._storage.root}/{folder}".rstrip("/")
+
+    @property
+    def is_remote(self) -> bool:
+        """True."""
+        return True
 
     def place(self, path: str) -> str:
         """A path as errors and screens show it."""
@@ -51,13 +61,29 @@ class BucketRun:
 
     def names(self) -> list[str]:
         """The names in the folder of checkpoints, ascending, without hidden ones."""
-        found = {path.partition("/")[0] for path in self._below(self._root)}
-        return sorted(name for name in found if not name.startswith("."))
+        found = self.entries("")
+        return sorted(name for name in {*found.folders, *found.sizes} if not name.startswith("."))
 
     def folders(self, folder: str) -> list[str]:
         """The names of the prefixes in a prefix, ascending."""
-        found = (path.partition("/") for path in self._below(self.place(folder)))
-        return sorted({name for name, separator, _ in found if separator})
+        return list(self.entries(folder).folders)
+
+    def entries(self, folder: str) -> Entries:
+        """The names of the prefixes and the sizes of the objects directly in a prefix."""
+        found, start = self._storage.entries(self.place(folder)), len(self.place(folder)) + 1
+        return Entries(found.folders, {file.path[start:]: file.size_bytes for file in found.files})
+
+    def read_small(self, path: str, most_bytes: int) -> bytes:
+        """The bytes of a small object, of one generation."""
+        place = self.place(path)
+        try:
+            with self._storage.open_input(place) as file:
+                if file.size() > most_bytes:
+                    raise not_small(place, most_bytes)
+                data: bytes = file.read()
+        except MissingFile as error:
+            raise missing(place) from error
+        return data
 
     def read(self, path: str, *, expected_bytes: int | None = None) -> bytes:
         """An object's bytes, of one generation."""
@@ -75,8 +101,10 @@ class BucketRun:
             with self._storage.open_input(self.place(path)) as file:
                 if file.size() != expected_bytes:
                     raise wrong_size(self.place(path), file.size(), expected_bytes)
-                while chunk := file.read(chunk_bytes):
-                    yield chunk
+                for first in range(0, expected_bytes, chunk_bytes):
+                    yield file.read(
+                        min(chunk_bytes, expected_bytes - first)
+                    )  # memory is taken for all bytes that are asked for
         except MissingFile as error:
             raise missing(self.place(path)) from error
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from trainer.checkpoints.array_files import NewFiles
-from trainer.checkpoints.run_files import CHUNK_BYTES
+from trainer.checkpoints.run_files import CHUNK_BYTES, Entries
 from trainer.errors import TornCheckpoint
 from transforms.errors import StorageError
 from warehouse.storage.durable_files import make_folders, sync_folder, sync_path, write_new_file
@@ -61,6 +61,11 @@ class LocalRun:
 
     root: Path
 
+    @property
+    def is_remote(self) -> bool:
+        """False."""
+        return False
+
     def place(self, path: str) -> str:
         """A path as errors and screens show it."""
         return str(self.root / path)
@@ -72,6 +77,18 @@ class LocalRun:
     def folders(self, folder: str) -> list[str]:
         """The names of the folders in a folder, ascending; none if it is absent."""
         return sorted(path.name for path in (self.root / folder).glob("*") if path.is_dir())
+
+    def entries(self, folder: str) -> Entries:
+        """What is directly in a folder; nothing if it is absent."""
+        return Entries(tuple(self.folders(folder)), self.sizes(folder))
+
+    def read_small(self, path: str, most_bytes: int) -> bytes:
+        """The bytes of a small file; see :func:`read_file`."""
+        place = self.root / path
+        with _translated_read_errors(place), _opened(place, None) as file:
+            if os.fstat(file.fileno()).st_size > most_bytes:
+                raise not_small(str(place), most_bytes)
+            return file.readall()
 
     def read(self, path: str, *, expected_bytes: int | None = None) -> bytes:
         """A file's bytes; see :func:`read_file`."""
@@ -240,6 +257,11 @@ def _open_now(path: str, flags: int) -> int:
 def missing(where: str) -> TornCheckpoint:
     """The error for a file that is absent."""
     return TornCheckpoint("a file of a checkpoint must exist", where=where)
+
+
+def not_small(where: str, most_bytes: int) -> TornCheckpoint:
+    """The error for a file of more bytes than it can have."""
+    return TornCheckpoint("a file must have a possible size, got more bytes", where=where, allowed=f"at most {most_bytes:,} bytes")  # fmt: skip
 
 
 def wrong_size(where: str, found: int, expected: int) -> TornCheckpoint:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from trainer.checkpoints.array_files import NewFiles
@@ -20,8 +21,20 @@ PLANS = "plans"
 _NAME = re.compile("epoch-([0-9]{6,18})")
 
 
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What is directly in a folder: the names of its folders, ascending, hidden ones included, and the sizes of its files by name."""
+
+    folders: tuple[str, ...]
+    sizes: Mapping[str, int]
+
+
 class RunFiles(Protocol):
-    """The files of a run's checkpoints. Paths are relative to the folder of checkpoints."""
+    """The files of a run's checkpoints, or of a chain of links. Paths are relative to their folder."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether each read is a request over a network."""
 
     def place(self, path: str) -> str:
         """A path as errors and screens show it."""
@@ -31,6 +44,12 @@ class RunFiles(Protocol):
 
     def folders(self, folder: str) -> list[str]:
         """The names of the folders in a folder, ascending, hidden ones included; none if it is absent."""
+
+    def entries(self, folder: str) -> Entries:
+        """What is directly in a folder; nothing if it is absent."""
+
+    def read_small(self, path: str, most_bytes: int) -> bytes:
+        """The bytes of a file that must be small: one of more bytes is not read. Raises as :meth:`read`."""
 
     def read(self, path: str, *, expected_bytes: int | None = None) -> bytes:
         """A file's bytes. Raises :class:`TornCheckpoint` if it is absent, no file, or of another size."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from trainer.errors import MissingLink, TornCheckpoint
 from trainer.run.progress.lock import run_lock
-from trainer.serving.deltas.chain import Link, Position, link_folders, links_to_apply, links_until, read_chain
+from trainer.serving.deltas.chain import Link, Position, links_to_apply, links_until
+from trainer.serving.deltas.chain_files import ChainPlace, ChainReader, LinkPlace, read_chain
 from trainer.serving.deltas.commit_weights import WINDOW_BYTES
 from trainer.serving.deltas.served_rows import SERVED, apply_to_rows, open_served
 from trainer.serving.saved_model_document import is_saved_model, read_served_model
@@ -49,7 +50,7 @@ def _ignore(done: int, total: int) -> None:
 
 
 def apply_chain(
-    chain: Path,
+    chain: ChainPlace,
     target: Path,
     *,
     until: int | None = None,
@@ -60,7 +61,7 @@ def apply_chain(
     """Bring a target to the end of a chain, or to its link ``until``.
 
     Args:
-        chain: the folder of a chain, or of one link.
+        chain: the folder of a chain, or of one link, or ``gs://bucket/path``.
         target: the folder of a SavedModel or of a state of rows; a new folder becomes a state of rows.
         output: of a SavedModel, a new folder for the result; None: it takes the place of the target.
         window_bytes: about so many bytes of the rows of links are in memory at once.
@@ -71,7 +72,16 @@ def apply_chain(
     another process changes, and :class:`~transforms.errors.InputError` for a folder of another kind.
     """
     links = read_chain(chain)
-    links = links if until is None else links_until(links, until)
+    return _apply(links if until is None else links_until(links, until), target, output, window_bytes, on_rows)
+
+
+def _apply(
+    links: Sequence[Link],
+    target: Path,
+    output: Path | None = None,
+    window_bytes: int = WINDOW_BYTES,
+    on_rows: OnRows = _ignore,
+) -> Applied:
     if is_saved_model(target):
         return _apply_to_saved_model(links, target, output, window_bytes, _Counted(links[-1], on_rows))
     if output is not None:
@@ -92,7 +102,7 @@ def apply_chain(
 
 
 def follow_chain(
-    chain: Path,
+    chain: ChainPlace,
     target: Path,
     *,
     wait: Callable[[], None],
@@ -104,14 +114,15 @@ def follow_chain(
     A chain may have no link at first, and links that are being copied to it, in any order: what does not fit, such as a delta before its
     full snapshot, is read again, for up to ``patience_secs`` since a link was added. It ends by what ``wait`` raises, which is called between looks, and raises as :func:`apply_chain`.
     """
-    looked: list[Path] = []
+    reader = ChainReader(chain)
+    looked: tuple[LinkPlace, ...] = ()
     is_applied, added_secs = True, clock()
     while True:
-        if (found := link_folders(chain)) != looked:
+        if (found := reader.places()) != looked:
             looked, is_applied, added_secs = found, False, clock()
         if looked and not is_applied:
             try:
-                applied = apply_chain(chain, target)
+                applied = _apply(reader.links(looked), target)
             except (TornCheckpoint, StorageError, MissingLink):
                 if clock() - added_secs > patience_secs:
                     raise

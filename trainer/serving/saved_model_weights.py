@@ -106,7 +106,7 @@ class _Weights:
         theirs = [(one.kind, one.table, one.columns) for one in links[-1].manifest.tables]
         ours = [(one.kind, one.spec.name, one.spec.dim) for one in served.tables]
         if sorted(theirs) != sorted(ours) or self.dense.keys() != set(served.dense):
-            raise LinkRefused("a link must have the tables and dense arrays of the SavedModel, got others", where=str(links[-1].folder),
+            raise LinkRefused("a link must have the tables and dense arrays of the SavedModel, got others", where=links[-1].place,
                               value=str(sorted({*theirs} ^ {*ours}))[:200], next_step="export the model again")  # fmt: skip
         self._positions = {(kind, table): k for k, (kind, table, _) in enumerate(theirs)}
 

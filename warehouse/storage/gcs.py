@@ -9,12 +9,13 @@ generation that they began with.
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import random
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -37,7 +38,7 @@ from warehouse.storage.gcs_client import (
 )
 from warehouse.storage.locations import GCS, GcsSettings
 from warehouse.storage.object_reader import ObjectReader
-from warehouse.storage.stored_file import ListedFile, Walk, Writer
+from warehouse.storage.stored_file import Entries, ListedFile, Walk, Writer
 
 #: Larger objects are sent in pieces of this size, each retried by itself.
 CHUNK_BYTES = 8 << 20
@@ -110,11 +111,7 @@ class GcsObjects:
 
     def files(self, folder: str) -> Iterator[ListedFile]:
         """Every object under a name, at any depth."""
-        bucket = folder.partition("/")[0]
-        for blob in self._listed(folder):
-            if not blob.name.endswith("/"):  # an empty object by which consoles show a folder
-                written_ns = (blob.time_created - _EPOCH) // timedelta(microseconds=1) * 1000
-                yield ListedFile(f"{bucket}/{blob.name}", int(blob.size), written_ns)
+        return _listed_files(folder.partition("/")[0], self._listed(folder))
 
     def folders(self, folder: str) -> Iterator[str]:
         """Every prefix under ``folder`` that a slash ends, without that slash."""
@@ -125,6 +122,15 @@ class GcsObjects:
             parts = blob.name.split("/")[:-1]
             found.update("/".join(parts[:end]) for end in range(above + 1, len(parts) + 1))
         return (f"{bucket}/{one}" for one in found)
+
+    def entries(self, folder: str) -> Entries:
+        """The prefixes and objects directly in a prefix, by one request for each thousand of them."""
+        bucket, _, name = folder.partition("/")
+        start = len(name.rstrip("/")) + 1 if name.strip("/") else 0
+        with _translated_list_errors(folder):
+            listed = self._list(folder, delimiter="/", fields="items(name,size,timeCreated),prefixes,nextPageToken")
+            files = tuple(_listed_files(bucket, listed))
+            return Entries(tuple(sorted(one[start:].rstrip("/") for one in listed.prefixes)), files)
 
     def walk(self, root: str, folder: str) -> Walk:
         """All objects under a name. A bucket has no links."""
@@ -155,7 +161,7 @@ class GcsObjects:
 
     def publish(self, path: str, write: Writer, synced: bool = True) -> int:
         """Write or replace an object and return its size in bytes."""
-        with _Content(path, write) as content, translated_gcs_errors(GCS + path, "write"):
+        with _buffered(path, write) as content, translated_gcs_errors(GCS + path, "write"):
             generation = 0
             for _ in range(_MOST_REPLACEMENTS):
                 if self._upload(path, content, generation):
@@ -167,7 +173,13 @@ class GcsObjects:
 
     def create(self, path: str, write: Writer) -> bool:
         """Write an object unless it exists."""
-        with _Content(path, write) as content, translated_gcs_errors(GCS + path, "write"):
+        with _buffered(path, write) as content, translated_gcs_errors(GCS + path, "write"):
+            return self._upload(path, content, 0)
+
+    def upload(self, path: str, source: IO[bytes]) -> bool:
+        """Write the content of an open file unless the object exists."""
+        content = _Content(path, source)
+        with translated_gcs_errors(GCS + path, "write"):
             return self._upload(path, content, 0)
 
     def _upload(self, path: str, content: _Content, generation: int) -> bool:
@@ -227,16 +239,15 @@ class GcsObjects:
         return True
 
     def _listed(self, folder: str, most: int | None = None) -> Iterator[Any]:
+        with _translated_list_errors(folder):
+            yield from self._list(folder, max_results=most, fields="items(name,size,timeCreated),nextPageToken")
+
+    def _list(self, folder: str, **options: Any) -> Any:
         bucket, _, name = folder.partition("/")
         name = name.rstrip("/")
-        with translated_gcs_errors(GCS + folder, "list"):
-            try:
-                yield from self._client.list_blobs(
-                    bucket, prefix=f"{name}/" if name else None, max_results=most, retry=self._retrying,
-                    fields="items(name,size,timeCreated),nextPageToken", timeout=_TIMEOUT_SECS,
-                )  # fmt: skip
-            except google_errors.NotFound as error:
-                raise no_bucket(bucket, GCS + folder) from error
+        return self._client.list_blobs(
+            bucket, prefix=f"{name}/" if name else None, retry=self._retrying, timeout=_TIMEOUT_SECS, **options
+        )
 
     def _blob(self, path: str, generation: int | None = None) -> Any:
         bucket, _, name = path.partition("/")
@@ -245,19 +256,30 @@ class GcsObjects:
         return self._client.bucket(bucket).blob(name, generation=generation)
 
 
-class _Content:
-    """The bytes of an upload: in memory while they are few, else in an unnamed temporary file."""
-
-    def __init__(self, path: str, write: Writer) -> None:
-        self.file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by __exit__
+@contextlib.contextmanager
+def _translated_list_errors(folder: str) -> Iterator[None]:
+    with translated_gcs_errors(GCS + folder, "list"):
         try:
-            with translated_os_errors(GCS + path, "buffer the file"):
-                write(self.file)
-                self.size_bytes = self.file.seek(0, os.SEEK_END)
-                self.crc32c = self._crc32c()
-        except BaseException:
-            self.file.close()
-            raise
+            yield
+        except google_errors.NotFound as error:
+            raise no_bucket(folder.partition("/")[0], GCS + folder) from error
+
+
+def _listed_files(bucket: str, blobs: Iterable[Any]) -> Iterator[ListedFile]:
+    for blob in blobs:
+        if not blob.name.endswith("/"):  # an empty object by which consoles show a folder
+            written_ns = (blob.time_created - _EPOCH) // timedelta(microseconds=1) * 1000
+            yield ListedFile(f"{bucket}/{blob.name}", int(blob.size), written_ns)
+
+
+class _Content:
+    """The bytes of an upload, in an open file, and their checksum."""
+
+    def __init__(self, path: str, file: IO[bytes]) -> None:
+        self.file = file
+        with translated_os_errors(GCS + path, "read the buffered file"):
+            self.size_bytes = file.seek(0, os.SEEK_END)
+            self.crc32c = self._crc32c()
 
     def _crc32c(self) -> str:
         checksum = google_crc32c.Checksum()
@@ -266,11 +288,14 @@ class _Content:
             checksum.update(piece)
         return base64.b64encode(checksum.digest()).decode("ascii")
 
-    def __enter__(self) -> _Content:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
+@contextlib.contextmanager
+def _buffered(path: str, write: Writer) -> Iterator[_Content]:
+    """The bytes that ``write`` writes: in memory while they are few, else in an unnamed temporary file."""
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as file:
+        with translated_os_errors(GCS + path, "buffer the file"):
+            write(file)
+        yield _Content(path, file)
 
 
 def gcs_objects(settings: GcsSettings) -> GcsObjects:

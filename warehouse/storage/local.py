@@ -12,13 +12,21 @@ import stat
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import IO, Any
 
 import pyarrow.fs as pafs
 
 from warehouse.storage.durable_files import make_folders, sync_path, write_new_file
 from warehouse.storage.errors import translated_os_errors
-from warehouse.storage.stored_file import ListedFile, Walk, Writer, temporary_name
+from warehouse.storage.stored_file import (
+    Entries,
+    ListedFile,
+    Walk,
+    Writer,
+    copy_of,
+    entries_among,
+    temporary_name,
+)
 
 _SYSTEM = pafs.LocalFileSystem()
 
@@ -65,6 +73,10 @@ class LocalFiles:
                 pafs.FileSelector(folder, allow_not_found=True, recursive=True)
             )
             return found
+
+    def entries(self, folder: str) -> Entries:
+        """The folders and files directly in a folder."""
+        return entries_among(folder, self.files(folder))
 
     def walk(self, root: str, folder: str) -> Walk:
         """All under a folder. Links are listed but not followed; files that disappear meanwhile are left out."""
@@ -119,6 +131,10 @@ class LocalFiles:
         except _AlreadyExists:
             return False
         return True
+
+    def upload(self, path: str, source: IO[bytes]) -> bool:
+        """Write the content of an open file unless ``path`` exists."""
+        return self.create(path, copy_of(source))
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from warehouse.storage.errors import translated_os_errors
 from warehouse.storage.object_clients import is_transient, open_client, translated_object_errors
 from warehouse.storage.object_locations import S3Settings, parse_object_location
 from warehouse.storage.object_reader import ObjectFile, ObjectReader
-from warehouse.storage.stored_file import ListedFile, Walk, Writer
+from warehouse.storage.stored_file import Entries, ListedFile, Walk, Writer, copy_of, entries_among
 
 #: Objects of more bytes are sent in pieces of :data:`PIECE_BYTES`, without a precondition.
 CONDITIONAL_BYTES = 64 << 20
@@ -115,6 +115,10 @@ class StoredObjects:
             found.update("/".join(parts[:end]) for end in range(above + 1, len(parts) + 1))
         return (f"{place}/{one}" for one in found)
 
+    def entries(self, folder: str) -> Entries:
+        """The folders and files directly in a folder."""
+        return entries_among(folder, self.files(folder))
+
     def walk(self, root: str, folder: str) -> Walk:
         """All objects under a name. A bucket has no links."""
         files = (
@@ -157,6 +161,10 @@ class StoredObjects:
         with _Written(self._scheme + path, write) as content:
             content.seek(0)
             return self._upload(client, path, name, content.read(), "create")
+
+    def upload(self, path: str, source: IO[bytes]) -> bool:
+        """Write the content of an open file unless ``path`` exists."""
+        return self.create(path, copy_of(source))
 
     def _upload(self, client: Any, path: str, name: str, content: bytes, mode: object) -> bool:
         """Write under a precondition; False if it does not hold, unless an earlier attempt of this call has written."""

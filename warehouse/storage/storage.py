@@ -23,7 +23,7 @@ from warehouse.storage.object_locations import (
     parse_object_location,
     parse_s3_home,
 )
-from warehouse.storage.stored_file import Files, ListedFile, Walk, Writer, is_inside, is_unfinished
+from warehouse.storage.stored_file import Entries, Files, ListedFile, Walk, Writer, is_inside, is_unfinished
 
 _LOCAL = LocalFiles()
 #: Concurrent existence checks in a bucket.
@@ -91,6 +91,13 @@ class Storage:
             if is_unfinished(file.path) == temporaries
         ]
         return tuple(sorted(listed, key=lambda file: file.path))
+
+    def entries(self, path: str) -> Entries:
+        """The folders and files directly in a folder, without unfinished writes; a missing folder is empty."""
+        files, full, prefix = self._resolve(path)
+        found = files.entries(full)
+        listed = (replace(file, path=prefix + file.path) for file in found.files if not is_unfinished(file.path))
+        return replace(found, files=tuple(listed))
 
     def folders(self, path: str) -> tuple[str, ...]:
         """Every folder under ``path``, at any depth, by path. In a bucket a folder exists while it holds an object."""
@@ -163,6 +170,11 @@ class Storage:
         """Write a file unless it exists: exactly one of several writers gets True. Errors as for :meth:`write_atomic`."""
         files, full, _ = self._resolve(path)
         return files.create(full, content if callable(content) else _writer_of(content))
+
+    def upload(self, path: str, source: IO[bytes]) -> bool:
+        """:meth:`create` with the content of an open file, which is sent to a bucket of Google without another copy of it."""
+        files, full, _ = self._resolve(path)
+        return files.upload(full, source)
 
     def delta_options(self, path: str) -> dict[str, str]:
         """How deltalake reaches a location in S3 or Azure (``storage_options``); empty for other locations."""

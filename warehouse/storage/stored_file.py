@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
@@ -34,6 +35,19 @@ class Walk:
     others: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What is directly in a folder.
+
+    Attributes:
+        folders: the names of its folders, ascending.
+        files: its files, by path.
+    """
+
+    folders: tuple[str, ...]
+    files: tuple[ListedFile, ...]
+
+
 class Files(Protocol):
     """Files of a disk or an object store, by absolute paths; see :class:`warehouse.storage.storage.Storage`."""
 
@@ -55,6 +69,9 @@ class Files(Protocol):
     def folders(self, folder: str) -> Iterator[str]:
         """Every folder under a folder, at any depth."""
 
+    def entries(self, folder: str) -> Entries:
+        """The folders and files directly in a folder, including unfinished files."""
+
     def walk(self, root: str, folder: str) -> Walk:
         """All under ``folder`` of ``root``, at any depth, by paths relative to ``root``; links are not followed."""
 
@@ -67,10 +84,36 @@ class Files(Protocol):
     def create(self, path: str, write: Writer) -> bool:
         """Write a file unless it exists."""
 
+    def upload(self, path: str, source: IO[bytes]) -> bool:
+        """Write the content of an open file unless ``path`` exists."""
+
 
 def is_inside(path: str) -> bool:
     """Whether a path is relative and normalized, without ``..`` and NUL."""
     return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
+
+
+def entries_among(folder: str, files: Iterable[ListedFile]) -> Entries:
+    """What is directly in a folder, of all files at any depth below it."""
+    start = len(folder.rstrip("/")) + 1
+    direct, folders = [], set()
+    for file in files:
+        first, separator, _ = file.path[start:].partition("/")
+        if separator:
+            folders.add(first)
+        else:
+            direct.append(file)
+    return Entries(tuple(sorted(folders)), tuple(sorted(direct, key=lambda file: file.path)))
+
+
+def copy_of(source: IO[bytes]) -> Writer:
+    """Writes the content of an open file."""
+
+    def write(file: IO[bytes]) -> None:
+        source.seek(0)
+        shutil.copyfileobj(source, file)
+
+    return write
 
 
 def temporary_name(name: str, unique: str) -> str:

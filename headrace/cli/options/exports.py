@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from headrace.cli.options.option_groups import Mark
+from headrace.cli.options.session import run_location
 from headrace.terminal.output import say
 from headrace.terminal.progress import progress_bar
 from transforms.errors import InputError
@@ -29,7 +30,8 @@ class ServingOptions:
         str,
         typer.Option(
             metavar="FOLDER",
-            help="Write each commit to this chain of links for serving, while training goes on: docs/serving-deltas.md.",
+            help="Write each commit to this chain of links for serving, in a folder or gs://bucket/path, while training goes on: "
+            "docs/serving-deltas.md.",
             show_default=False,
         ),
         Mark.FIRST,
@@ -73,10 +75,8 @@ def open_export(options: ServingOptions, run_dir: str, files: str) -> Iterator[C
         return
     from trainer.serving.deltas.commit_exporter import exporting
 
-    chain, holds = local_folder(options.export, "--export"), Path(files).absolute()
-    if chain.resolve() in (holds.resolve(), (holds / "checkpoints").resolve()):
-        raise InputError("links must have a folder of their own, got that of the run", where="--export", value=str(chain),
-                         next_step=f"such as {chain / 'links'}")  # fmt: skip
+    chain, holds = chain_place(options.export, "--export"), Path(files).absolute()
+    _check_apart(chain, run_dir, holds)
     with exporting(run_dir, chain, holds=holds, quantize=options.export_quantize, tell=say) as exporter:
         yield exporter
 
@@ -94,15 +94,39 @@ def check_exported(exported: ExportedChain | None) -> None:
     if exported is None or exported.problem is None:
         return
     newest = "has no link" if exported.newest is None else f"ends with {exported.newest.manifest.name}"
-    say(f"training is done and committed, but {exported.folder} {newest}: the same command writes the link that is missing")  # fmt: skip
+    say(f"training is done and committed, but {exported.place} {newest}: the same command writes the link that is missing")  # fmt: skip
     raise exported.problem
 
 
+def _check_apart(chain: str | Path, run_dir: str, holds: Path) -> None:
+    """Raise :class:`InputError` for links in the place of the run."""
+    if isinstance(chain, str):
+        places = [f"{run_dir.partition('?')[0].rstrip('/')}{folder}" for folder in ("", "/checkpoints")]
+        is_apart = chain.partition("?")[0].rstrip("/") not in places
+    else:
+        is_apart = chain.resolve() not in (holds.resolve(), (holds / "checkpoints").resolve())
+    if not is_apart:
+        raise InputError("links must have a folder of their own, got that of the run", where="--export", value=str(chain),
+                         next_step=f"such as {str(chain).partition('?')[0].rstrip('/')}/links")  # fmt: skip
+
+
+def chain_place(chain: str, what: str) -> str | Path:
+    """A chain of links: a local folder, or ``gs://bucket/path``, which may be on an emulator. Raises :class:`InputError` for another location."""
+    from warehouse.storage.locations import is_gcs, is_uri, parse_gcs
+
+    if not is_uri(chain):
+        return Path(chain)
+    if not is_gcs(chain) or not parse_gcs(chain).name:
+        raise InputError("links must be in a local folder or in a folder of a bucket", where=what, value=chain,
+                         allowed="a folder, or gs://bucket/path")  # fmt: skip
+    return run_location(chain)
+
+
 def local_folder(folder: str, what: str) -> Path:
-    """A folder of links, or what they are applied to. Raises :class:`InputError` for a location in a bucket."""
+    """What links are applied to. Raises :class:`InputError` for a location in a bucket."""
     from warehouse.storage.locations import is_uri
 
     if is_uri(folder):
-        raise InputError("links and what they are applied to must be in local folders", where=what, value=folder,
-                         next_step="name a folder on this machine")  # fmt: skip
+        raise InputError("what links are applied to must be a local folder", where=what, value=folder,
+                         next_step="name a folder on this machine; the links may be in a bucket")  # fmt: skip
     return Path(folder)

@@ -94,6 +94,24 @@ def test_each_object_is_valid_by_the_schema_of_its_kind(options: list[str], caps
         check_object(one)
 
 
+def test_a_controller_that_exports_has_a_disk_for_a_link(capsys: pytest.CaptureFixture[str]) -> None:
+    """Links are written there before they are in the bucket; nothing else differs."""
+
+    def split(documents: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+        (disk,) = (one for one in documents if one["kind"] == "PersistentVolumeClaim")
+        return disk["spec"]["resources"]["requests"].pop("storage"), documents
+
+    plain, exporting = (split(rendered(capsys, *one)) for one in ((), ("--export", "gs://bucket/links", "--export-quantize", "fp16")))  # fmt: skip
+    found = arguments(exporting[1], "controller")
+    assert (option(found, "--export"), option(found, "--export-quantize")) == ("gs://bucket/links", "fp16")
+    assert (plain[0], exporting[0]) == ("1Gi", "100Gi")
+    container = pod(exporting[1], "controller")["containers"][0]
+    container["args"] = [
+        one for one in found if one not in ("--export", "gs://bucket/links", "--export-quantize", "fp16")
+    ]
+    assert exporting[1] == plain[1]
+
+
 def test_a_wrong_object_is_not_valid(capsys: pytest.CaptureFixture[str]) -> None:
     """The schemas refuse what a cluster would drop or refuse."""
     for change in ({"suspended": True}, {"suspend": "yes"}, {"failurePolicy": {"restarts": 3}}):
@@ -563,6 +581,12 @@ WRONG = [
     (["--listen", "0.0.0.0:1"], "this option needs another launcher", "with --launcher remote"),
     (["--job-dir", "folder"], "needs a job on one machine", "--job-dir"),
     (["--notice-file", "file"], "needs a job on one machine", "--notice-file"),
+    (
+        ["--export", "links"],
+        "the links of a job on other machines must be in a bucket",
+        "give --export gs://bucket/path",
+    ),
+    (["--export", "s3://bucket/links"], "or in a folder of a bucket", "--export"),
     (["--follow", "--caught-up-hosts", "2"], "needs a fixed number of processes", "--caught-up-hosts"),
     (["--epoch-secs", "-1"], "must have at least one host", "--epoch-secs"),
     (["--grace-secs", "nan"], "a grace period must be a number of seconds", "--grace-secs"),

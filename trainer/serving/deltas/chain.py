@@ -1,33 +1,40 @@
-"""A chain of links in a local folder, and what of it is applied to a state. The decisions are pure.
+"""The links of a chain, and what of them is applied to a state. The decisions are pure.
 
-A link is a folder ``NNNNNN-full`` or ``NNNNNN-delta``, which appears by one rename after all of its files are synced. The links of a
-folder have consecutive numbers; the oldest may be removed up to a full snapshot, from which the rest is replayed.
+The links of a chain have consecutive numbers; the oldest may be removed up to a full snapshot, from which the rest is replayed. Where they are:
+:mod:`trainer.serving.deltas.chain_files`.
 """
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
-from trainer.checkpoints.local_run import read_file
+from trainer.checkpoints.run_files import RunFiles
 from trainer.errors import LinkRefused, MissingLink, TornCheckpoint
-from trainer.serving.deltas.link_manifest import FULL, MANIFEST, LinkManifest, link_hash, link_name
-from transforms.errors import NotFound
-
-_NAME = re.compile("([0-9]{6,9})-(full|delta)")
-_MOST_MANIFEST_BYTES = 64 << 20
+from trainer.serving.deltas.link_manifest import FULL, LinkManifest
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link: its folder, manifest and hash."""
+    """A link.
 
-    folder: Path
+    Attributes:
+        files: of its chain.
+        folder: in ``files``, with the files of the link.
+        manifest: which is verified.
+        hash: of the link.
+    """
+
+    files: RunFiles = field(repr=False, compare=False)
+    folder: str
     manifest: LinkManifest
     hash: str
+
+    @property
+    def place(self) -> str:
+        """Its folder as errors show it."""
+        return self.files.place(self.folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,66 +54,22 @@ class Position:
     hash: str = ""
 
 
-def link_folders(folder: Path) -> list[Path]:
-    """The folders of links by number."""
-    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()] if folder.is_dir() else []  # fmt: skip
-    return [path for _, path in sorted(found)]
-
-
-def read_link(folder: Path) -> Link:
-    """A link by its verified manifest; its other files are not read. Raises :class:`TornCheckpoint`."""
-    place = folder / MANIFEST
-    data = read_file(place)
-    if len(data) > _MOST_MANIFEST_BYTES:
-        raise TornCheckpoint("a manifest must have a possible size", where=str(place), value=len(data))
-    manifest = LinkManifest.from_bytes(data, str(place))
-    if manifest.name != folder.name:
-        raise TornCheckpoint("a link must be in the folder of its number and kind", where=str(folder), value=folder.name,
-                             allowed=link_name(manifest.number, manifest.kind))  # fmt: skip
-    return Link(folder, manifest, link_hash(data))
-
-
-def read_chain(folder: Path) -> tuple[Link, ...]:
-    """The links of a chain, or the one link that the folder is, oldest first.
-
-    Raises :class:`TornCheckpoint` unless each link names the hash of the one before it, and :class:`NotFound` without a link.
-    """
-    if _NAME.fullmatch(folder.name) and (folder / MANIFEST).exists():
-        return (read_link(folder),)
-    links = tuple(map(read_link, link_folders(folder)))
-    if not links:
-        raise no_links(folder)
-    check_chain(links)
-    return links
-
-
-def no_links(folder: Path) -> NotFound:
-    """The error for a chain without links."""
-    return NotFound(
-        "a chain must hold a link",
-        where=str(folder),
-        next_step="headrace export full RUN --output FOLDER writes one",
-    )
-
-
 def check_chain(links: Sequence[Link]) -> None:
     """Raises :class:`TornCheckpoint` unless the links follow each other and have one model."""
     for before, link in itertools.pairwise(links):
         own, theirs = link.manifest, before.manifest
         if own.number != theirs.number + 1 or own.previous != before.hash:
-            raise TornCheckpoint("a link must name the hash of the link before it, got another", where=str(link.folder),
+            raise TornCheckpoint("a link must name the hash of the link before it, got another", where=link.place,
                                  value=f"{own.number - 1}, {own.previous[:12]}", allowed=f"{theirs.number}, {before.hash[:12]}",
                                  next_step="copy the chain again from where it was exported, or export a full snapshot to a new folder")  # fmt: skip
         if own.model != theirs.model or (own.since is not None and own.since != theirs.commit):
             raise TornCheckpoint(
-                "a link must go on from the commit and the model of the link before it", where=str(link.folder)
+                "a link must go on from the commit and the model of the link before it", where=link.place
             )
         if own.kind != FULL and [(one.kind, one.table, one.columns) for one in own.tables] != [
             (one.kind, one.table, one.columns) for one in theirs.tables
         ]:
-            raise TornCheckpoint(
-                "a delta must have the tables of the link before it, got others", where=str(link.folder)
-            )
+            raise TornCheckpoint("a delta must have the tables of the link before it, got others", where=link.place)
 
 
 def links_to_apply(links: Sequence[Link], at: Position | None, where: str) -> tuple[Link, ...]:

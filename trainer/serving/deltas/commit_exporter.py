@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,20 +17,26 @@ from trainer.checkpoints.held_commits import hold_commit
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.run_files import RunFiles, newest_first
-from trainer.errors import LinkRefused, TornCheckpoint
-from trainer.run.progress.lock import run_lock
+from trainer.errors import LinkRefused, LinkTaken, TornCheckpoint
 from trainer.serving.deltas.chain import Link
+from trainer.serving.deltas.chain_files import ChainPlace
 from trainer.serving.deltas.commit_weights import newest_commit
-from trainer.serving.deltas.export_links import OnBytes, export_next, newest_link, remove_leftovers
+from trainer.serving.deltas.export_links import OnBytes, export_next
 from trainer.serving.deltas.link_manifest import FULL
+from trainer.serving.deltas.locked_chain import locked_chain
 from trainer.serving.deltas.model_digest import model_digest_of
 from trainer.serving.deltas.row_state import read_state
 from trainer.serving.deltas.row_values import encoding_of
+from trainer.serving.deltas.writable_chain import WritableChain
 from transforms.errors import HeadraceError
 from warehouse.scheduling.backoff import Backoff
 
 #: The waits before the same commit is tried again after an error.
 _BACKOFF = Backoff(first_secs=5.0, most_secs=300.0, jitter=0.0)
+#: Links of other processes after which a commit is exported at once.
+_MOST_TAKEN = 3
+#: The folder, of the folder in which commits are held, of a link on its way to a bucket.
+STAGING = ".export"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +44,25 @@ class ExportedChain:
     """What a command has written to a chain.
 
     Attributes:
-        folder: of the chain.
+        place: of the chain.
         links: that were written.
         newest: the newest link; None for an empty chain.
         problem: why the newest commit is not in the chain; None if it is.
     """
 
-    folder: Path
+    place: str
     links: int
     newest: Link | None
     problem: Exception | None
 
 
 class CommitExporter:
-    """Writes the commits of a run to a chain, which no other process may write to: see :func:`exporting`.
+    """Writes the commits of a run to a chain: see :func:`exporting`.
 
     Args:
         files: of the run.
         holds: the folder in which the commit that is read is held.
-        chain: the folder of the chain.
+        chain: that links are added to.
         newest: its newest link.
         quantize: as for :func:`~trainer.serving.deltas.export_links.export_delta`.
         tell: called with a sentence about a full snapshot in place of a delta, an error, and its end.
@@ -66,7 +72,7 @@ class CommitExporter:
         self,
         files: RunFiles,
         holds: Path,
-        chain: Path,
+        chain: WritableChain,
         newest: Link | None,
         *,
         quantize: str = "",
@@ -94,7 +100,7 @@ class CommitExporter:
         self._on_bytes, self._is_last = on_bytes, True
         self._wake.set()
         self._thread.join()
-        return ExportedChain(self._chain, self._links, self._newest, self._problem)
+        return ExportedChain(self._chain.place, self._links, self._newest, self._problem)
 
     def cancel(self) -> None:
         """End, without the link that is being written."""
@@ -114,25 +120,36 @@ class CommitExporter:
 
     def _export(self) -> None:
         try:
-            link = export_next(
-                self._files, self._chain, self._newest, quantize=self._quantize, on_bytes=self._count, hold=self._hold
-            )
+            link = self._export_after_newest()
         except _Cancelled:
             return
         except Exception as error:  # whatever it is, training goes on
             if self._problem is None or str(error) != str(self._problem):
-                self._tell(f"a link of {self._chain} was not written, training goes on: {error}")
+                self._tell(f"a link of {self._chain.place} was not written, training goes on: {error}")
             self._problem, self._failures = error, self._failures + 1
             return
         if self._problem is not None:
-            self._tell(f"links of {self._chain} are written again")
+            self._tell(f"links of {self._chain.place} are written again")
         self._problem, self._failures = None, 0
         if link is not None:
             if self._newest is not None and link.manifest.kind == FULL:
                 self._tell(
-                    f"{self._chain}/{link.manifest.name} is a full snapshot: no delta could be computed from {self._newest.manifest.name}"
+                    f"{self._chain.place}/{link.manifest.name} is a full snapshot: no delta could be computed from {self._newest.manifest.name}"
                 )
             self._newest, self._links = link, self._links + 1
+
+    def _export_after_newest(self) -> Link | None:
+        """The new link; another process may have added links since the last one."""
+        for _ in range(_MOST_TAKEN):
+            with suppress(LinkTaken):
+                return self._export_newest()
+        return self._export_newest()
+
+    def _export_newest(self) -> Link | None:
+        self._newest = self._chain.newest(self._newest)
+        return export_next(
+            self._files, self._chain, self._newest, quantize=self._quantize, on_bytes=self._count, hold=self._hold
+        )
 
     def _count(self, done: int, total: int) -> None:
         if self._is_cancelled:
@@ -147,7 +164,7 @@ class _Cancelled(Exception):
 @contextmanager
 def exporting(
     run_dir: str,
-    chain: Path,
+    chain: ChainPlace,
     *,
     holds: Path,
     quantize: str = "",
@@ -159,8 +176,8 @@ def exporting(
 
     Args:
         run_dir: the run directory, a local folder or ``gs://bucket/path``, which may be empty.
-        chain: a local folder, which is created if absent, and locked.
-        holds: the run directory, or the job folder of a run in a bucket.
+        chain: a local folder, which is created if absent, and locked, or ``gs://bucket/path``.
+        holds: the run directory, or the job folder of a run in a bucket. A link on its way to a bucket is in its folder :data:`STAGING`.
         quantize: one of :data:`trainer.serving.deltas.row_values.QUANTIZE`; "" for that of the newest link.
         tell: see :class:`CommitExporter`.
 
@@ -169,9 +186,9 @@ def exporting(
     """
     encoding_of(quantize or "none", 1)
     files = open_run(run_dir)
-    with run_lock(chain, "chain folder"):
-        newest = _checked(files, chain)
-        exporter = CommitExporter(files, holds, chain, newest, quantize=quantize, tell=tell)
+    with locked_chain(chain, holds / STAGING) as opened:
+        newest = _checked(files, opened)
+        exporter = CommitExporter(files, holds, opened, newest, quantize=quantize, tell=tell)
         try:
             yield exporter
         except HeadraceError:
@@ -181,32 +198,32 @@ def exporting(
             exporter.cancel()
 
 
-def _checked(files: RunFiles, chain: Path) -> Link | None:
+def _checked(files: RunFiles, chain: WritableChain) -> Link | None:
     """The newest link of a chain to which the run may add. Every manifest is verified, and of the newest link the sizes of its files."""
-    newest = newest_link(chain)
-    with translated_write_errors(str(chain), "the link"):
-        remove_leftovers(chain, "" if newest is None else newest.hash)
+    newest = chain.newest()
+    with translated_write_errors(chain.place, "the link"):
+        chain.remove_leftovers(newest)
     if newest is None:
         return None
     _check_sizes(newest)
-    read_state(chain, newest.hash)
+    read_state(chain.files, newest.hash)
     if not newest_first(files):
-        raise LinkRefused("a run without a checkpoint needs an empty chain, got a chain with links", where=str(chain),
+        raise LinkRefused("a run without a checkpoint needs an empty chain, got a chain with links", where=chain.place,
                           value=newest.manifest.name, allowed="the chain of this run, or an empty folder",
                           next_step="name another folder for the links")  # fmt: skip
     model = model_digest_of(newest_commit(files).document)
     if model != newest.manifest.model:
-        raise LinkRefused("a chain must belong to the model of the run, got the chain of another model", where=str(chain), value=newest.manifest.model[:12],
+        raise LinkRefused("a chain must belong to the model of the run, got the chain of another model", where=chain.place, value=newest.manifest.model[:12],
                           allowed=model[:12], next_step="name another folder for the links")  # fmt: skip
     return newest
 
 
 def _check_sizes(link: Link) -> None:
     """Raises :class:`TornCheckpoint` for a file that is missing or has another size; its bytes are not read."""
+    sizes = link.files.entries(link.folder).sizes
     for name, (size_bytes, _) in link.manifest.array_files().items():
-        place = link.folder / name
-        found = place.stat().st_size if place.is_file() else None
+        found = sizes.get(name)
         if found != size_bytes:
-            raise TornCheckpoint("a file of a link must have the size that was written", where=str(place),
+            raise TornCheckpoint("a file of a link must have the size that was written", where=f"{link.place}/{name}",
                                  value="no file" if found is None else found, allowed=str(size_bytes),
                                  next_step="name another folder for the links, or copy this one again")  # fmt: skip

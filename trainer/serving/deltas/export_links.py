@@ -1,25 +1,24 @@
 """Write the served weights of a commit as the next link of a chain, in the memory of some windows of rows.
 
 The rows of each table are read once, ascending. Of a delta they are compared by digests with the rows after the link before it. The
-link, and the digests for the next one, appear whole: a killed process leaves hidden folders, which the next export removes.
+link, and the digests for the next one, appear whole: what a killed process leaves is not read, and a later export removes it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.checkpoints.local_run import TEMPORARY, delete
+from trainer.checkpoints.local_run import TEMPORARY, LocalRun, delete
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.read import open_commit
 from trainer.checkpoints.run_files import RunFiles, commit_name, newest_first
 from trainer.checkpoints.stored_commit import StoredCommit
-from trainer.errors import LinkRefused
-from trainer.run.progress.lock import run_lock
-from trainer.serving.deltas.chain import Link, check_chain, link_folders, read_chain, read_link
+from trainer.errors import LinkRefused, TornCheckpoint
+from trainer.serving.deltas.chain import Link, check_chain
+from trainer.serving.deltas.chain_files import ChainPlace, state_folder
 from trainer.serving.deltas.commit_weights import (
     WINDOW_BYTES,
     columns_of,
@@ -32,7 +31,6 @@ from trainer.serving.deltas.commit_weights import (
 from trainer.serving.deltas.link_manifest import (
     DELTA,
     FULL,
-    MANIFEST,
     DenseArray,
     LinkManifest,
     LinkTable,
@@ -41,24 +39,23 @@ from trainer.serving.deltas.link_manifest import (
     link_hash,
 )
 from trainer.serving.deltas.link_tables import TableWriter
+from trainer.serving.deltas.locked_chain import locked_chain
 from trainer.serving.deltas.model_digest import model_digest_of
 from trainer.serving.deltas.raw_files import RawWriter
 from trainer.serving.deltas.row_digests import digest_rows
 from trainer.serving.deltas.row_state import (
-    STATE,
     RowsOfTable,
     RowState,
     StateWriter,
     digest_stream,
     digested,
     read_state,
-    state_folder,
 )
 from trainer.serving.deltas.row_values import EXACT, FLOAT16, INT8, encoding_of
 from trainer.serving.deltas.sorted_rows import Rows, RowStream, merge_windows, positions_in, read_ahead
+from trainer.serving.deltas.writable_chain import WritableChain, WrittenLink
 from transforms.arrays import Array
 from transforms.errors import InputError, NotFound
-from warehouse.storage.durable_files import sync_folder, sync_path
 
 _QUANTIZE_OF = {EXACT: "none", FLOAT16: "fp16", INT8: "int8"}
 
@@ -90,8 +87,9 @@ def _hold_nothing(epochs: int) -> AbstractContextManager[None]:
 
 def export_full(
     files: RunFiles,
-    chain: Path,
+    chain: ChainPlace,
     *,
+    staging: Path | None = None,
     epochs: int | None = None,
     quantize: str = "none",
     window_bytes: int = WINDOW_BYTES,
@@ -101,7 +99,8 @@ def export_full(
     """Write a commit as a full snapshot, the next link of ``chain``.
 
     Args:
-        chain: a local folder, which is created if absent.
+        chain: a local folder, which is created if absent, or ``gs://bucket/path``.
+        staging: see :func:`~trainer.serving.deltas.locked_chain.locked_chain`.
         epochs: of the commit; None for the newest.
         quantize: one of :data:`trainer.serving.deltas.row_values.QUANTIZE`.
         window_bytes: about so many bytes of rows are in memory at once.
@@ -109,20 +108,22 @@ def export_full(
         hold: keeps the commit from removal meanwhile.
 
     Raises :class:`~transforms.errors.NotFound` without the commit, :class:`LinkRefused` for a chain of another model,
-    :class:`~trainer.errors.TornCheckpoint` for damage, :class:`~transforms.errors.Busy` for a chain in use, and
-    :class:`~trainer.errors.CheckpointNotWritten` without enough disk space. There is no new link then.
+    :class:`~trainer.errors.TornCheckpoint` for damage, :class:`~transforms.errors.Busy` for a folder in use,
+    :class:`~trainer.errors.LinkTaken` if another process adds a link to a chain in a bucket meanwhile, and
+    :class:`~trainer.errors.CheckpointNotWritten` without enough disk space. There is no new link of this process then.
     """
     encoding_of(quantize, 1)
-    with run_lock(chain, "chain folder"):
-        before = newest_link(chain)
+    with locked_chain(chain, staging) as opened:
+        before = opened.newest()
         with _held_newest(files, hold) if epochs is None else _held_commit(files, epochs, hold) as commit:
-            return _Export(files, chain, commit, before, None, quantize, window_bytes, on_bytes).write()
+            return _Export(files, opened, commit, before, None, quantize, window_bytes, on_bytes).write()
 
 
 def export_delta(
     files: RunFiles,
-    chain: Path,
+    chain: ChainPlace,
     *,
+    staging: Path | None = None,
     since: int | None = None,
     quantize: str = "",
     window_bytes: int = WINDOW_BYTES,
@@ -138,23 +139,23 @@ def export_delta(
     Raises :class:`LinkRefused` where the run has gone back behind the newest link, and otherwise as :func:`export_full`.
     """
     encoding_of(quantize or "none", 1)
-    with run_lock(chain, "chain folder"), _held_newest(files, hold) as commit:
-        before = newest_link(chain)
+    with locked_chain(chain, staging) as opened, _held_newest(files, hold) as commit:
+        before = opened.newest()
         if before is not None and before.manifest.commit.sha256 == commit.digest:
-            with translated_write_errors(str(chain), "the link"):
-                remove_leftovers(chain, before.hash)
+            with translated_write_errors(opened.place, "the link"):
+                opened.remove_leftovers(before)
             return None
         if before is None:
             base = _since_commit(files, commit, since, window_bytes)
         else:
-            base = _since_link(files, chain, before, commit, since, window_bytes)
+            base = _since_link(files, opened, before, commit, since, window_bytes)
         quantize = quantize or _quantize_of(before)
-        return _Export(files, chain, commit, before, base, quantize, window_bytes, on_bytes).write()
+        return _Export(files, opened, commit, before, base, quantize, window_bytes, on_bytes).write()
 
 
 def export_next(
     files: RunFiles,
-    chain: Path,
+    chain: WritableChain,
     before: Link | None,
     *,
     quantize: str = "",
@@ -164,10 +165,10 @@ def export_next(
     """Write the newest commit as the next link, whatever link that is; None if ``before`` has it, or there is no commit.
 
     It is a full snapshot where no delta can be computed: in an empty chain, where the run went back behind ``before``, and without the
-    rows of ``before`` in the chain or the run. The caller has locked the chain.
+    rows of ``before`` in the chain or the run.
 
     Args:
-        before: the newest link of the chain, which is not read again.
+        before: the newest link of the chain.
 
     Raises as :func:`export_full`, whose arguments the others are.
     """
@@ -181,11 +182,6 @@ def export_next(
             base = _base_of_link(files, chain, before, WINDOW_BYTES)
         quantize = quantize or _quantize_of(before)
         return _Export(files, chain, commit, before, base, quantize, WINDOW_BYTES, on_bytes).write()
-
-
-def newest_link(chain: Path) -> Link | None:
-    """The newest link of a chain, which is whole by its manifests; None for an empty folder."""
-    return read_chain(chain)[-1] if link_folders(chain) else None
 
 
 @contextmanager
@@ -237,7 +233,7 @@ def _base_of_commit(files: RunFiles, commit: StoredCommit, window_bytes: int) ->
 
 
 def _since_link(
-    files: RunFiles, chain: Path, link: Link, commit: StoredCommit, since: int | None, window_bytes: int
+    files: RunFiles, chain: WritableChain, link: Link, commit: StoredCommit, since: int | None, window_bytes: int
 ) -> _Base:
     known = link.manifest.commit
     if since is not None and since != known.epochs:
@@ -249,18 +245,18 @@ def _since_link(
                           next_step="the run went back: headrace export full adds a full snapshot of it")  # fmt: skip
     base = _base_of_link(files, chain, link, window_bytes)
     if base is None:
-        raise NotFound("a delta needs the rows of the newest link, beside the chain or in the run", where=str(chain),
-                       value=f"without {state_folder(chain, link.hash).name}, and {commit_name(known.epochs)}",
+        raise NotFound("a delta needs the rows of the newest link, beside the chain or in the run", where=chain.place,
+                       value=f"without {state_folder(link.hash)}, and {commit_name(known.epochs)}",
                        next_step="headrace export full adds a full snapshot to the chain")  # fmt: skip
     return base
 
 
-def _base_of_link(files: RunFiles, chain: Path, link: Link, window_bytes: int) -> _Base | None:
+def _base_of_link(files: RunFiles, chain: WritableChain, link: Link, window_bytes: int) -> _Base | None:
     """The rows of a link in its chain, else in the run; None if neither has them."""
     known = link.manifest.commit
-    state = read_state(chain, link.hash)
+    state = read_state(chain.files, link.hash)
     if state is not None:
-        return _Base(known, lambda kind, table, columns: digest_stream(chain, state, kind, table, window_bytes))
+        return _Base(known, lambda kind, table, columns: digest_stream(chain.files, state, kind, table, window_bytes))
     name = commit_name(known.epochs)
     found = open_commit(files, name) if name in newest_first(files) else None
     return None if found is None or found.digest != known.sha256 else _base_of_commit(files, found, window_bytes)
@@ -272,7 +268,7 @@ class _Export:
     def __init__(
         self,
         files: RunFiles,
-        chain: Path,
+        chain: WritableChain,
         commit: StoredCommit,
         before: Link | None,
         base: _Base | None,
@@ -284,26 +280,29 @@ class _Export:
         self._on_bytes, self._done_bytes, self._total_bytes = on_bytes, 0, weights_bytes(commit)
         self._before, self._base, self._quantize, self._window_bytes = before, base, quantize, window_bytes
         self._model = model_digest_of(commit.document)
-        self._link, self._state = chain / f"{TEMPORARY}link", chain / f"{TEMPORARY}rows"
+        self._link, self._state = chain.folder / f"{TEMPORARY}link", chain.folder / f"{TEMPORARY}rows"
         if before is not None and before.manifest.model != self._model:
             raise LinkRefused("a link must have the model of its chain, got another model", where=files.place(""), value=self._model[:12],
                               allowed=before.manifest.model[:12], next_step="export to another folder")  # fmt: skip
 
     def write(self) -> Link:
         """Write and publish the link; an error leaves nothing."""
-        with translated_write_errors(str(self._chain), "the link"):
-            remove_leftovers(self._chain, "" if self._before is None else self._before.hash)
+        with translated_write_errors(self._chain.place, "the link"):
+            self._chain.remove_leftovers(self._before)
             try:
                 for folder in (self._link, self._state):
                     folder.mkdir()
                 return self._publish()
+            except TornCheckpoint:
+                self._chain.check_newest(self._before)  # the rows of the link before are removed after the next one
+                raise
             finally:
                 for folder in (self._link, self._state):
                     if folder.exists():
                         delete(folder)
 
     def _publish(self) -> Link:
-        """Write all files; then the digests appear, then the link, then the digests of the link before it disappear."""
+        """Write all files, then let the link appear."""
         before = self._before
         written = [self._table(t, kind, table) for t, (kind, table) in enumerate(sorted(self._commit.model_tables))]
         manifest = LinkManifest(
@@ -316,21 +315,14 @@ class _Export:
             tuple(table for table, _ in written),
             self._dense(),
         )
-        data = manifest.to_bytes()
+        digest = link_hash(manifest.to_bytes())
         if before is not None:
-            check_chain([before, Link(self._link, manifest, link_hash(data))])
-        (self._link / MANIFEST).write_bytes(data)
-        sync_folder(self._link)
-        state = RowState(link_hash(data), tuple(rows for _, rows in written)).to_bytes()
-        (self._state / STATE).write_bytes(state)
-        sync_folder(self._state)
-        os.rename(self._state, state_folder(self._chain, link_hash(data)))
-        sync_path(self._chain)
-        os.rename(self._link, self._chain / manifest.name)
-        sync_path(self._chain)
-        remove_leftovers(self._chain, link_hash(data))
+            check_chain([before, Link(LocalRun(self._chain.folder), self._link.name, manifest, digest)])
+        state = RowState(digest, tuple(rows for _, rows in written))
+        link = WrittenLink(self._link, self._state, manifest, state)
+        made = self._chain.publish(link, before, lambda: self._on_bytes(self._total_bytes, self._total_bytes))
         self._on_bytes(self._total_bytes, self._total_bytes)
-        return read_link(self._chain / manifest.name)
+        return made
 
     def _table(self, position: int, kind: str, table: str) -> tuple[LinkTable, RowsOfTable]:
         columns = columns_of(self._files, self._commit, kind, table)
@@ -367,12 +359,3 @@ def _changes(now: Rows, digests: Array, before: Rows) -> tuple[Rows, Array]:
     is_same[is_known] = (before.values[0][at[is_known]] == digests[is_known]).all(axis=1)
     _, is_left = positions_in(now.ids, before.ids)
     return now.chosen(~is_same), before.ids[~is_left]
-
-
-def remove_leftovers(chain: Path, newest: str) -> None:
-    """Remove what killed exports have left, and the digests of all links but the one with this hash."""
-    kept = state_folder(chain, newest) if newest else None
-    for path in chain.glob(".*"):
-        is_old = path.name.startswith(".rows-") and path != kept
-        if is_old or path.name.startswith(TEMPORARY):
-            delete(path)

@@ -68,14 +68,14 @@ def set_stream(link: Link, position: int, window_bytes: int) -> RowStream:
     """
     table = link.manifest.tables[position]
     suffixes = ("ids", *arrays_of(table.encoding, table.columns))
-    readers = [_reader(link, position, suffix) for suffix in suffixes]
+    readers = [_reader(link, position, suffix, window_bytes) for suffix in suffixes]
     pieces = read_pieces(readers, max(window_bytes // (8 + 4 * table.columns), 1))
     return RowStream(_decoded(pieces, suffixes[1:], table.encoding), no_rows(table.columns))
 
 
 def removed_stream(link: Link, position: int, window_bytes: int) -> RowStream:
     """The ids that a link removes from its table at a position."""
-    pieces = read_pieces([_reader(link, position, "removed")], max(window_bytes // 8, 1))
+    pieces = read_pieces([_reader(link, position, "removed", window_bytes)], max(window_bytes // 8, 1))
     return RowStream((Rows(ids) for (ids,) in pieces), Rows(np.zeros(0, np.int64)))
 
 
@@ -87,15 +87,16 @@ def no_rows(columns: int) -> Rows:
 def read_dense(link: Link) -> dict[str, Array]:
     """The verified dense arrays of a link by name. Raises :class:`~trainer.errors.TornCheckpoint`."""
     return {
-        one.name: read_array(link.folder / dense_file(k), np.dtype(one.dtype), one.shape, one.sha256)
+        one.name: read_array(link.files, f"{link.folder}/{dense_file(k)}", np.dtype(one.dtype), one.shape, one.sha256)
         for k, one in enumerate(link.manifest.dense)
     }
 
 
-def _reader(link: Link, position: int, suffix: str) -> RawReader:
+def _reader(link: Link, position: int, suffix: str, window_bytes: int) -> RawReader:
     table = link.manifest.tables[position]
     dtype, shape = table.arrays()[suffix]
-    return RawReader(link.folder / table_file(position, suffix), dtype, shape, table.files[suffix])
+    path = f"{link.folder}/{table_file(position, suffix)}"
+    return RawReader(link.files, path, dtype, shape, table.files[suffix], window_bytes=window_bytes)
 
 
 def _decoded(pieces: Iterator[tuple[Array, ...]], names: tuple[str, ...], encoding: str) -> Iterator[Rows]:

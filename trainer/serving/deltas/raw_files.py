@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from trainer.checkpoints.local_run import read_chunks, wrong_size
+from trainer.checkpoints.run_files import CHUNK_BYTES, RunFiles
 from trainer.errors import TornCheckpoint
 from transforms.arrays import Array
 
-#: Bytes that are read from a file at once.
-CHUNK_BYTES = 1 << 18
+#: Bytes that are read at once from a file of a disk, and at least from an object: a request takes about as long as to receive some megabytes.
+_LEAST_BYTES = 1 << 18
 
 
 class RawWriter:
@@ -49,21 +49,37 @@ class RawWriter:
 class RawReader:
     """An array of ``shape`` in a file, read from its first row to its last.
 
-    Raises :class:`TornCheckpoint` for a file of another size, before memory is taken.
+    Args:
+        files: of a folder or a bucket.
+        path: of the file in ``files``.
+        window_bytes: about so many bytes of an object are in memory at once.
     """
 
-    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], sha256: str) -> None:
-        self.place, self.left = str(path), shape[0]
+    def __init__(
+        self,
+        files: RunFiles,
+        path: str,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        sha256: str,
+        *,
+        window_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self.place, self.left = files.place(path), shape[0]
         self._dtype, self._row_shape, self._expected = dtype, shape[1:], sha256
-        size_bytes = math.prod(shape) * dtype.itemsize
-        _check_size(path, size_bytes)
+        chunk_bytes = max(_LEAST_BYTES, min(window_bytes, CHUNK_BYTES)) if files.is_remote else _LEAST_BYTES
         self._sha256 = hashlib.sha256()
-        self._chunks = read_chunks(path, size_bytes, CHUNK_BYTES)
+        self._chunks = files.chunks(path, math.prod(shape) * dtype.itemsize, chunk_bytes)
         self._chunk = memoryview(b"")
 
     def read(self, most_rows: int) -> Array:
-        """The next rows, at most so many; none at the end."""
+        """The next rows, at most so many; none at the end.
+
+        Raises :class:`TornCheckpoint` for a file that is absent or of another size, before memory is taken.
+        """
         rows = min(most_rows, self.left)
+        if rows and math.prod(self._row_shape) and not len(self._chunk):
+            self._next_chunk()
         self.left -= rows
         found = np.empty((rows, *self._row_shape), self._dtype)
         if not found.size:
@@ -80,6 +96,7 @@ class RawReader:
         return found
 
     def _next_chunk(self) -> bool:
+        self._chunk = memoryview(b"")  # its memory is free before more is read
         chunk = next(self._chunks, b"")
         self._sha256.update(chunk)
         self._chunk = memoryview(chunk)
@@ -94,20 +111,9 @@ class RawReader:
                                  value=self._sha256.hexdigest(), allowed=self._expected)  # fmt: skip
 
 
-def _check_size(path: Path, size_bytes: int) -> None:
-    try:
-        found = path.stat().st_size
-    except OSError:
-        return  # reading names the problem
-    if found != size_bytes:
-        raise wrong_size(str(path), found, size_bytes)
-
-
-def read_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], sha256: str) -> Array:
+def read_array(files: RunFiles, path: str, dtype: np.dtype[Any], shape: tuple[int, ...], sha256: str) -> Array:
     """A whole array, verified. Raises :class:`TornCheckpoint`."""
-    reader = RawReader(path, dtype, (1, *shape), sha256)
-    if not path.is_file():
-        reader.finish()  # raises, before memory is taken
+    reader = RawReader(files, path, dtype, (1, *shape), sha256)
     found = reader.read(1)
     reader.finish()
     whole: Array = found.reshape(shape)

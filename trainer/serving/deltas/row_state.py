@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.checkpoints.local_run import read_file
 from trainer.checkpoints.manifest import signed_text, verified_document
+from trainer.checkpoints.run_files import RunFiles
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import STRICT
+from trainer.serving.deltas.chain_files import MOST_DOCUMENT_BYTES, state_folder
 from trainer.serving.deltas.link_manifest import RowCount, TableKind, check_format, table_file
 from trainer.serving.deltas.raw_files import RawReader, RawWriter, read_pieces
 from trainer.serving.deltas.row_digests import digest_rows
@@ -58,19 +59,15 @@ class RowState:
         return STRICT.read(cls, document, extra=("format", "sha256"))
 
 
-def state_folder(chain: Path, link: str) -> Path:
-    """The folder of the rows after the link with this hash."""
-    return chain / f".rows-{link[:32]}"
-
-
-def read_state(chain: Path, link: str) -> RowState | None:
-    """The rows after a link; None if they are not kept. Raises :class:`TornCheckpoint`."""
-    place = state_folder(chain, link) / STATE
-    if not place.exists():
+def read_state(files: RunFiles, link: str) -> RowState | None:
+    """The rows after a link of a chain; None if they are not kept. Raises :class:`TornCheckpoint`."""
+    folder = state_folder(link)
+    path = f"{folder}/{STATE}"
+    if STATE not in files.entries(folder).sizes:
         return None
-    found = RowState.from_bytes(read_file(place), str(place))
+    found = RowState.from_bytes(files.read_small(path, MOST_DOCUMENT_BYTES), files.place(path))
     if found.link != link:
-        raise TornCheckpoint("the rows beside a chain must belong to its newest link", where=str(place), value=found.link[:12],
+        raise TornCheckpoint("the rows beside a chain must belong to its newest link", where=files.place(path), value=found.link[:12],
                              allowed=link[:12])  # fmt: skip
     return found
 
@@ -102,17 +99,18 @@ class StateWriter:
 _NO_ROWS = Rows(np.zeros(0, np.int64), (np.zeros((0, 2), np.uint64),))
 
 
-def digest_stream(chain: Path, state: RowState, kind: str, table: str, window_bytes: int) -> RowStream:
+def digest_stream(files: RunFiles, state: RowState, kind: str, table: str, window_bytes: int) -> RowStream:
     """The ids and digests, uint64 [rows, 2], of a table of the state. Raises :class:`TornCheckpoint` for one that it does not have."""
     names = [(one.kind, one.table) for one in state.tables]
     if (kind, table) not in names:
         raise TornCheckpoint("the rows beside a chain must have the tables of the run", where=f"{kind} table {table}",
                              value=_listed(names))  # fmt: skip
     position = names.index((kind, table))
-    found, folder = state.tables[position], state_folder(chain, state.link)
+    found, folder = state.tables[position], state_folder(state.link)
+    of_ids, of_digests = (f"{folder}/{table_file(position, suffix)}" for suffix in ("ids", "digests"))
     readers = [
-        RawReader(folder / table_file(position, "ids"), _IDS, (found.rows,), found.ids),
-        RawReader(folder / table_file(position, "digests"), _DIGESTS, (found.rows, 2), found.digests),
+        RawReader(files, of_ids, _IDS, (found.rows,), found.ids, window_bytes=window_bytes),
+        RawReader(files, of_digests, _DIGESTS, (found.rows, 2), found.digests, window_bytes=window_bytes),
     ]
     return RowStream(_rows(readers, max(window_bytes // _ROW_BYTES, 1)), _NO_ROWS)
 

@@ -89,15 +89,16 @@ class ServedRows:
         """The ids, int64, and weights, float32 [rows, columns], of a table. Raises :class:`TornCheckpoint`."""
         position = [(one.kind, one.table) for one in self.tables].index((kind, table))
         one = self.tables[position]
+        files = LocalRun(self.folder)
         return (
-            read_array(self.folder / table_file(position, "ids"), _IDS, (one.rows,), one.ids),
-            read_array(self.folder / table_file(position, "values"), _WEIGHTS, (one.rows, one.columns), one.weights),
+            read_array(files, table_file(position, "ids"), _IDS, (one.rows,), one.ids),
+            read_array(files, table_file(position, "values"), _WEIGHTS, (one.rows, one.columns), one.weights),
         )
 
     def dense_arrays(self) -> dict[str, Array]:
         """The dense arrays by name. Raises :class:`TornCheckpoint`."""
         return {
-            one.name: read_array(self.folder / dense_file(k), np.dtype(one.dtype), one.shape, one.sha256)
+            one.name: read_array(LocalRun(self.folder), dense_file(k), np.dtype(one.dtype), one.shape, one.sha256)
             for k, one in enumerate(self.dense)
         }
 
@@ -228,10 +229,10 @@ def _base_stream(state: ServedRows | None, position: int, columns: int, window_b
     assert state is not None, "a delta is applied to a state"
     if position >= len(state.tables) or state.tables[position].columns != columns:
         raise TornCheckpoint("a state must have the tables of its links", where=str(state.folder))
-    one = state.tables[position]
+    one, files = state.tables[position], LocalRun(state.folder)
     readers = [
-        RawReader(state.folder / table_file(position, "ids"), _IDS, (one.rows,), one.ids),
-        RawReader(state.folder / table_file(position, "values"), _WEIGHTS, (one.rows, columns), one.weights),
+        RawReader(files, table_file(position, "ids"), _IDS, (one.rows,), one.ids),
+        RawReader(files, table_file(position, "values"), _WEIGHTS, (one.rows, columns), one.weights),
     ]
     pieces = read_pieces(readers, max(window_bytes // (8 + 4 * columns), 1))
     return RowStream((Rows(ids, (weights,)) for ids, weights in pieces), no_rows(columns))

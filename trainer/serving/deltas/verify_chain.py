@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from trainer.checkpoints.local_run import read_file
+from trainer.checkpoints.run_files import RunFiles
 from trainer.errors import OtherFormat, TornCheckpoint
-from trainer.serving.deltas.chain import Link, check_chain, link_folders, no_links, read_link
+from trainer.serving.deltas.chain import Link, check_chain
+from trainer.serving.deltas.chain_files import ChainPlace, ChainReader, LinkPlace, no_links, read_link, state_folder
 from trainer.serving.deltas.commit_weights import WINDOW_BYTES
-from trainer.serving.deltas.link_manifest import MANIFEST, dense_file, table_file
+from trainer.serving.deltas.link_manifest import dense_file, table_file
 from trainer.serving.deltas.link_tables import removed_stream, set_stream
 from trainer.serving.deltas.raw_files import RawReader
-from trainer.serving.deltas.row_state import STATE, read_state, state_folder
+from trainer.serving.deltas.row_state import STATE, read_state
 from trainer.serving.deltas.sorted_rows import RowStream, merge_windows
 from transforms.errors import HeadraceError
 
@@ -36,55 +36,57 @@ class LinkCheck:
     problem: str = ""
 
 
-def verify_chain(folder: Path) -> Iterator[LinkCheck]:
+def verify_chain(chain: ChainPlace) -> Iterator[LinkCheck]:
     """Each file of a chain, or of one link, in order. Raises :class:`NotFound` without a link."""
-    folders = [folder] if (folder / MANIFEST).exists() else link_folders(folder)
-    if not folders:
-        raise no_links(folder)
+    reader = ChainReader(chain)
+    places = reader.places()
+    if not places:
+        raise no_links(str(chain))
     before: Link | None = None
-    for one in folders:
-        link, check = _manifest(one, before)
+    for one in places:
+        link, check = _manifest(reader.files, one, before)
         yield check
         if link is not None:
             yield from _arrays(link)
         before = link
-    if before is not None and folders != [folder]:
-        yield from _rows(folder, before)
+    if before is not None and not reader.is_one_link:
+        yield from _rows(before)
 
 
-def _manifest(folder: Path, before: Link | None) -> tuple[Link | None, LinkCheck]:
+def _manifest(files: RunFiles, place: LinkPlace, before: Link | None) -> tuple[Link | None, LinkCheck]:
     """A link, or None for a damaged manifest; a link that does not follow the one before it is a problem of its manifest."""
-    place = folder / MANIFEST
-    size_bytes = place.stat().st_size if place.is_file() else 0
+    folder, _, name = place.manifest.rpartition("/")
+    size_bytes = files.entries(folder).sizes.get(name, 0)
     try:
-        link = read_link(folder)
+        link = read_link(files, place)
     except HeadraceError as error:
-        return None, LinkCheck(folder.name, MANIFEST, "manifest", size_bytes, error.what)
+        return None, LinkCheck(place.name, name, "manifest", size_bytes, error.what)
     try:
         check_chain([link] if before is None else [before, link])
     except TornCheckpoint as error:
-        return link, LinkCheck(folder.name, MANIFEST, "manifest", size_bytes, error.what)
-    return link, LinkCheck(folder.name, MANIFEST, f"manifest, hash {link.hash[:12]}", size_bytes)
+        return link, LinkCheck(link.manifest.name, name, "manifest", size_bytes, error.what)
+    return link, LinkCheck(link.manifest.name, name, f"manifest, hash {link.hash[:12]}", size_bytes)
 
 
 def _arrays(link: Link) -> Iterator[LinkCheck]:
-    found = {file: _file_problem(link.folder / file, *one) for file, one in link.manifest.array_files().items()}
-    sizes = {file: size_bytes for file, (size_bytes, _) in link.manifest.array_files().items()}
+    name, wanted = link.manifest.name, link.manifest.array_files()
+    found = {file: _file_problem(link.files, f"{link.folder}/{file}", *one) for file, one in wanted.items()}
+    sizes = {file: size_bytes for file, (size_bytes, _) in wanted.items()}
     for t, table in enumerate(link.manifest.tables):
         files = {suffix: table_file(t, suffix) for suffix in table.arrays()}
         if not any(found[file] for file in files.values()):
             found[files["ids"]] = _ids_problem(link, t)
         for suffix, file in files.items():
-            yield LinkCheck(link.folder.name, file, f"{table.place}, {suffix}", sizes[file], found[file])
+            yield LinkCheck(name, file, f"{table.place}, {suffix}", sizes[file], found[file])
     for k, dense in enumerate(link.manifest.dense):
         file = dense_file(k)
-        yield LinkCheck(link.folder.name, file, f"dense {dense.name}", sizes[file], found[file])
+        yield LinkCheck(name, file, f"dense {dense.name}", sizes[file], found[file])
 
 
-def _file_problem(path: Path, size_bytes: int, sha256: str) -> str:
+def _file_problem(files: RunFiles, path: str, size_bytes: int, sha256: str) -> str:
     """What is wrong with the bytes of a file; "" if they are those that were written."""
     try:
-        reader = RawReader(path, np.dtype("u1"), (size_bytes,), sha256)
+        reader = RawReader(files, path, np.dtype("u1"), (size_bytes,), sha256)
         while len(reader.read(WINDOW_BYTES)):
             pass
         reader.finish()
@@ -111,22 +113,21 @@ def _check_ids(link: Link, position: int) -> None:
             raise TornCheckpoint("an id must not be set and removed by one link", where=where)
 
 
-def _rows(chain: Path, link: Link) -> Iterator[LinkCheck]:
+def _rows(link: Link) -> Iterator[LinkCheck]:
     """The digests from which the next delta is computed; a chain that was copied may lack them."""
-    folder = state_folder(chain, link.hash)
-    if not folder.exists():
-        return
+    files, folder = link.files, state_folder(link.hash)
+    sizes = files.entries(folder).sizes
     try:
-        state = read_state(chain, link.hash)
+        state = read_state(files, link.hash)
     except (TornCheckpoint, OtherFormat) as error:
-        yield LinkCheck(folder.name, STATE, "rows for the next export", 0, error.what)
+        yield LinkCheck(folder, STATE, "rows for the next export", 0, error.what)
         return
     if state is None:
         return
-    yield LinkCheck(folder.name, STATE, "rows for the next export", len(read_file(folder / STATE)))
+    yield LinkCheck(folder, STATE, "rows for the next export", sizes.get(STATE, 0))
     for t, table in enumerate(state.tables):
         for suffix, row_bytes, sha256 in (("ids", 8, table.ids), ("digests", 16, table.digests)):
             size_bytes = row_bytes * table.rows
-            problem = _file_problem(folder / table_file(t, suffix), size_bytes, sha256)
+            problem = _file_problem(files, f"{folder}/{table_file(t, suffix)}", size_bytes, sha256)
             holds = f"{table.kind} table {table.table}, {suffix}"
-            yield LinkCheck(folder.name, table_file(t, suffix), holds, size_bytes, problem)
+            yield LinkCheck(folder, table_file(t, suffix), holds, size_bytes, problem)

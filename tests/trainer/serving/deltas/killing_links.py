@@ -19,6 +19,7 @@ from trainer.serving.deltas.verify_chain import verify_chain
 #: The modules whose lines can leave files in another state.
 _TRACED = (
     "deltas/export_links.py",
+    "deltas/local_chain.py",
     "deltas/served_rows.py",
     "deltas/row_state.py",
     "deltas/raw_files.py",

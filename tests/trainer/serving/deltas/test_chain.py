@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trainer.checkpoints.local_run import LocalRun
 from trainer.errors import LinkRefused, TornCheckpoint
 from trainer.serving.deltas.chain import Link, Position, check_chain, links_to_apply, links_until
 from trainer.serving.deltas.link_manifest import DELTA, FULL, LinkManifest, LinkTable, ServedCommit
@@ -32,7 +33,7 @@ def link(number: int, kind: str, *, encoding: str = "float32", previous: str | N
         (table,),
         (),
     )
-    return Link(Path(manifest.name), manifest, sha(f"c{chain}{number}"))
+    return Link(LocalRun(Path()), manifest.name, manifest, sha(f"c{chain}{number}"))
 
 
 def commit(number: int) -> ServedCommit:

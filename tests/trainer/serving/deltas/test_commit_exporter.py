@@ -21,8 +21,9 @@ from trainer.checkpoints.run_files import newest_first
 from trainer.errors import CheckpointNotWritten, LinkRefused, TornCheckpoint
 from trainer.serving.apply_chain import apply_chain
 from trainer.serving.deltas import commit_exporter
-from trainer.serving.deltas.chain import read_chain
+from trainer.serving.deltas.chain_files import read_chain
 from trainer.serving.deltas.commit_exporter import CommitExporter, exporting
+from trainer.serving.deltas.local_chain import LocalChain
 from trainer.serving.deltas.served_rows import open_served
 from trainer.serving.deltas.verify_chain import verify_chain
 from transforms.errors import Busy, InputError
@@ -301,7 +302,7 @@ def test_an_exporter_may_be_looked_at_by_any_thread(tmp_path: Path) -> None:
     run, chain = tmp_path / "run", tmp_path / "chain"
     chain.mkdir()
     COMMITS.commit(run, 1)
-    exporter = CommitExporter(run_files(run), run, chain, None)
+    exporter = CommitExporter(run_files(run), run, LocalChain(chain), None)
     threads = [threading.Thread(target=exporter.look) for _ in range(8)]
     for thread in threads:
         thread.start()

@@ -28,10 +28,10 @@ from trainer.checkpoints.reshard import reshard_commit
 from trainer.errors import ConfigError, LinkRefused, TornCheckpoint
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.serving.apply_chain import apply_chain
-from trainer.serving.deltas.chain import Link, read_chain
+from trainer.serving.deltas.chain import Link
+from trainer.serving.deltas.chain_files import read_chain, state_folder
 from trainer.serving.deltas.export_links import export_delta, export_full
 from trainer.serving.deltas.link_tables import removed_stream, set_stream
-from trainer.serving.deltas.row_state import state_folder
 from trainer.serving.deltas.row_values import QUANTIZE
 from trainer.serving.deltas.served_rows import open_served
 from trainer.serving.deltas.verify_chain import verify_chain
@@ -82,7 +82,7 @@ def test_any_replay_gives_the_weights_of_each_commit(
     for epochs, link in exported:  # from the beginning, at once and link by link
         apply_chain(chain, folder / f"at-{epochs}", until=link.manifest.number, window_bytes=other)
         assert_served(folder / f"at-{epochs}", commits, epochs)
-        apply_chain(link.folder, folder / "each", window_bytes=window)
+        apply_chain(link.place, folder / "each", window_bytes=window)
         assert_served(folder / "each", commits, epochs)
     shutil.rmtree(folder)
 
@@ -130,11 +130,11 @@ def test_the_commit_before_takes_the_place_of_digests_that_were_lost(tmp_path):
     first = export_full(run_files(run), chain)
     commits.commit(run, 2)
     shutil.copytree(chain, tmp_path / "copy")
-    shutil.rmtree(state_folder(tmp_path / "copy", first.hash))
+    shutil.rmtree(tmp_path / "copy" / state_folder(first.hash))
     links = [export_delta(run_files(run), folder) for folder in (chain, tmp_path / "copy")]
     assert links[0].manifest == links[1].manifest
     assert content(chain) == content(tmp_path / "copy")
-    shutil.rmtree(state_folder(chain, links[0].hash))
+    shutil.rmtree(chain / state_folder(links[0].hash))
     commits.commit(run, 3, keep=1)
     with pytest.raises(NotFound, match="needs the rows of the newest link"):
         export_delta(run_files(run), chain)

@@ -12,7 +12,7 @@ from tests.trainer.serving.deltas.histories import history
 from trainer.checkpoints.open_run import open_run
 from trainer.errors import LinkRefused, MissingLink, TornCheckpoint
 from trainer.serving.apply_chain import Applied, apply_chain, follow_chain
-from trainer.serving.deltas.chain import link_folders
+from trainer.serving.deltas.chain_files import link_places, open_chain
 from trainer.serving.deltas.export_links import export_delta, export_full
 from trainer.serving.deltas.served_rows import open_served
 
@@ -33,6 +33,11 @@ def exported(tmp_path_factory) -> Path:
         export = export_full if epochs == 1 else export_delta
         export(open_run(str(folder / "run")), folder / "chain")
     return folder / "chain"
+
+
+def link_folders(chain: Path) -> list[Path]:
+    """The folders of links by number."""
+    return [chain / one.name for one in link_places(open_chain(chain))]
 
 
 def followed(chain: Path, target: Path, looks) -> list[Applied]:
