@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import pearsonr, spearmanr, ttest_rel
+from scipy.stats import pearsonr, spearmanr
 
 from benchmarks.pruning_quality import Outcome, Side, Trial
+from benchmarks.support.comparisons import Comparisons
 from benchmarks.support.harness import machine
 from benchmarks.support.pruning_logs import LOGS, log_of
 from benchmarks.support.quality_scene import quality_scene
@@ -136,21 +137,37 @@ def side_by_table(trial: Trial, budget: float) -> Side:
     return Side("a share for each table", {"groups": groups})
 
 
-def difference(one: Sequence[Outcome], other: Sequence[Outcome], metric: str) -> str:
-    """The mean relative difference of a metric, its standard deviation, and the p of a paired t-test."""
+def difference(
+    comparisons: Comparisons, name: str, one: Sequence[Outcome], other: Sequence[Outcome], metric: str
+) -> str:
+    """The mean relative difference of a metric, its standard deviation, and the p of a paired t-test, which counts among ``comparisons``."""
     values, base = ([getattr(run, metric) for run in runs] for runs in (one, other))
     relative = [100 * (a / b - 1) for a, b in zip(values, base, strict=True)]
     if not any(relative):
         return "0"
     spread = statistics.stdev(relative) if len(relative) > 1 else 0.0
-    p = float(ttest_rel(values, base).pvalue) if len(relative) > 1 else float("nan")
+    p = comparisons.chance(name, values, base)
     return f"{statistics.mean(relative):+.3f} +- {spread:.3f} (p {p:.3f})"
 
 
-def report(name: str, runs: Sequence[Outcome], whole: Sequence[Outcome], first: Sequence[Outcome]) -> None:
+def report(
+    comparisons: Comparisons,
+    budget: float,
+    name: str,
+    runs: Sequence[Outcome],
+    whole: Sequence[Outcome],
+    first: Sequence[Outcome],
+) -> None:
     """Print a side: its entropy by that of whole tables, and by that of the first side, in percent."""
-    texts = [f"{metric.replace('_', ' ')} {difference(runs, whole, metric)} by whole, {difference(runs, first, metric)} by the first"
-             for metric in ("lifetime", "next_days")]  # fmt: skip
+
+    def by(other: str, base: Sequence[Outcome], metric: str) -> str:
+        comparison = f"{name} to {budget:g} by {other}, {metric.replace('_', ' ')}"
+        return f"{difference(comparisons, comparison, runs, base, metric)} by {other}"
+
+    texts = [
+        f"{metric.replace('_', ' ')} {by('whole', whole, metric)}, {by('the first', first, metric)}"
+        for metric in ("lifetime", "next_days")
+    ]
     print(f"  {name:<28} {runs[0].rows:>8,} rows {runs[0].rounds:>3} rounds: {'; '.join(texts)}", flush=True)
 
 
@@ -168,6 +185,7 @@ def measure(trial: Trial, budgets: Sequence[float], seeds: int, metrics: Sequenc
         print(f"  importance by {metric:<20} with the final norm: {', '.join(texts)}", flush=True)
     whole = [one.outcome for one in by_metric[metrics[0]]]
     print(f"  whole tables: lifetime {statistics.mean(one.lifetime for one in whole):.5f}, next days {statistics.mean(one.next_days for one in whole):.5f}")  # fmt: skip
+    comparisons = Comparisons()
     for budget in budgets:
         print(f" budget {budget:g}")
         first: list[Outcome] = []
@@ -176,9 +194,17 @@ def measure(trial: Trial, budgets: Sequence[float], seeds: int, metrics: Sequenc
                 continue
             runs = [trial.run(side, budget, seed) for seed in range(seeds)]
             first = first or runs
-            report(side.name, runs, whole, first)
+            report(comparisons, budget, side.name, runs, whole, first)
         for metric in metrics:
-            report(f"cut at the end, {metric}", [one.cut[budget] for one in by_metric[metric]], whole, first)
+            report(
+                comparisons,
+                budget,
+                f"cut at the end, {metric}",
+                [one.cut[budget] for one in by_metric[metric]],
+                whole,
+                first,
+            )
+    print(f"  {comparisons.summary}", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -28,8 +28,8 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from scipy.stats import ttest_rel
 
+from benchmarks.support.comparisons import Comparisons
 from benchmarks.support.harness import machine
 from benchmarks.support.pruning_logs import LOGS, log_of
 from benchmarks.support.quality_scene import QualityScene, quality_scene
@@ -196,13 +196,13 @@ def _on_hosts(hosts: int) -> Iterator[list[PartitionedEngine]]:
         yield made
 
 
-def compare(name: str, one: Sequence[Outcome], other: Sequence[Outcome]) -> None:
-    """Print the means of a side, and its differences from another one by seed."""
+def compare(comparisons: Comparisons, name: str, one: Sequence[Outcome], other: Sequence[Outcome]) -> None:
+    """Print the means of a side, and its differences from another one by seed, which count among ``comparisons``."""
     texts = []
     for metric in ("lifetime", "next_days"):
         values, base = ([getattr(run, metric) for run in runs] for runs in (one, other))
         relative = [100 * (a / b - 1) for a, b in zip(values, base, strict=True)]
-        p = float(ttest_rel(values, base).pvalue) if len(values) > 1 else float("nan")
+        p = comparisons.chance(f"{name}, {metric.replace('_', ' ')}", values, base)
         spread = statistics.stdev(relative) if len(relative) > 1 else 0.0
         texts.append(
             f"{metric.replace('_', ' ')} {statistics.mean(values):.5f}, {statistics.mean(relative):+.3f} % +- {spread:.3f} (p = {p:.3f})"
@@ -213,22 +213,27 @@ def compare(name: str, one: Sequence[Outcome], other: Sequence[Outcome]) -> None
 def measure(trial: Trial, budgets: Sequence[float], seeds: int) -> None:
     """Print whole tables, and both ways to keep a share of the rows."""
     whole = [trial.run(WHOLE, 1.0, seed) for seed in range(seeds)]
-    compare("whole tables", whole, whole)
+    comparisons = Comparisons()
+    compare(comparisons, "whole tables", whole, whole)
     for budget in budgets:
         pruned = [trial.run(PRUNED, budget, seed) for seed in range(seeds)]
         frequent = [trial.run(FREQUENT, budget, seed) for seed in range(seeds)]
-        compare(f"pruned to {budget:g}, by whole", pruned, whole)
-        compare(f"frequent {budget:g}, by whole", frequent, whole)
-        compare(f"pruned to {budget:g}, by frequent", pruned, frequent)
+        compare(comparisons, f"pruned to {budget:g}, by whole", pruned, whole)
+        compare(comparisons, f"frequent {budget:g}, by whole", frequent, whole)
+        compare(comparisons, f"pruned to {budget:g}, by frequent", pruned, frequent)
+    print(f"  {comparisons.summary}", flush=True)
 
 
 def measure_choices(trial: Trial, budget: float, seeds: int) -> None:
     """Print the alternatives of each choice at one budget."""
     ours = [trial.run(PRUNED, budget, seed) for seed in range(seeds)]
-    compare(f"ours at {budget:g}", ours, ours)
+    comparisons = Comparisons()
+    compare(comparisons, f"ours at {budget:g}", ours, ours)
     for choice, sides in CHOICES.items():
         for side in sides:
-            compare(f"{choice}: {side.name}", [trial.run(side, budget, seed) for seed in range(seeds)], ours)
+            runs = [trial.run(side, budget, seed) for seed in range(seeds)]
+            compare(comparisons, f"{choice}: {side.name}", runs, ours)
+    print(f"  {comparisons.summary}", flush=True)
 
 
 def measure_hosts(trial: Trial, budget: float, seeds: int, hosts: Sequence[int]) -> None:

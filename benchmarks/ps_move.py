@@ -3,7 +3,7 @@
     python -m benchmarks.ps_move [--gib N] [--servers N N]
 
 Servers are those of ``headrace ps serve``. This process looks rows up and updates them, step after step, while all rows are moved from the first
-number of servers to the second one, and back. Then the same rows take the way of a planned end: training waits while they are written as a
+number of servers to the second one, and back: servers take their rows from one another. Then the same rows take the way of a planned end: training waits while they are written as a
 checkpoint, read and loaded into other servers. Weights and slots are compared bit for bit with those before.
 """
 
@@ -28,10 +28,12 @@ from trainer.job.control.job_files import JobFiles
 from trainer.job.launch.local_servers import LocalServers
 from trainer.run.weights.saved_tables import parted_tables, saved_states
 from trainer.servers.client_updates import Greeting
+from trainer.servers.loads.copy_orders import CopySources
+from trainer.servers.moves.engine_move import EngineMove
 from trainer.servers.tcp_link import LinkOptions, connect_to
 from trainer.tables.engine import TableState
 from trainer.tables.routes.servers.engine import PsEngine
-from trainer.tables.routes.servers.engine_move import EngineMove
+from trainer.tables.routes.servers.named_servers import NamedServers
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -48,6 +50,12 @@ class _Training:
     def __init__(self, drawn: DrawnSet, servers: LocalServers) -> None:
         self._drawn, self._batches = drawn, drawn.batches(_BATCHES, seed=1)
         self.engine, self.steps, self.secs = self.on(servers), 0, list[float]()
+        self.servers = servers
+
+    @property
+    def sources(self) -> CopySources:
+        """The servers, as others take rows from them."""
+        return CopySources(NamedServers(self.servers.addresses, self.servers.token), 1)
 
     def on(self, servers: LocalServers) -> PsEngine:
         """An engine of the tables on servers."""
@@ -98,15 +106,19 @@ def _move(training: _Training, target: LocalServers) -> None:
     before = statistics.median(training.secs[-_FIRST_STEPS:])
     first = len(training.secs)
     with ThreadPoolExecutor(1) as executor:
-        move = EngineMove(training.engine, lambda check: training.on(target), executor)
+        sources, target_engine = training.sources, training.on(target)
+        before_bytes = target_engine.wire_bytes
+        move = EngineMove(training.engine, lambda check: target_engine, executor, sources)
         while (found := move.advance()) is None:
             training.step()
     training.engine.close()
+    training.servers, control_bytes = target, found.wire_bytes - before_bytes
     old, training.engine = len(training.engine.servers), found
     during, of = training.secs[first:], move.figures
     print(f"moved from {old} to {len(target.addresses)} servers in {of.secs:.1f} s: {of.copied_rows:,} rows in {of.passes} passes beside {len(during)} steps, "
           f"{of.pause_rows:,} rows in a pause of {1e3 * of.pause_secs:.0f} ms; a step {1e3 * before:.0f} ms before, {1e3 * statistics.median(during):.0f} ms "
-          f"meanwhile, at most {1e3 * max(during):.0f} ms", flush=True)  # fmt: skip
+          f"meanwhile, at most {1e3 * max(during):.0f} ms; {of.copied_rows * _ROW_BYTES / 1e9:.2f} GB of values from server to server, "
+          f"{control_bytes / 1e6:.2f} MB of orders and row numbers through training", flush=True)  # fmt: skip
 
 
 def _through_checkpoint(training: _Training, target: LocalServers, folder: Path) -> None:

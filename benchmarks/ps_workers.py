@@ -36,8 +36,8 @@ from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 from trainer.tables import Adagrad, FeatureSpec, IdBatch, TableSpec
 from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.named_servers import NamedServers
 from trainer.tables.routes.workers.engine import WorkerEngine, direct_engine
-from trainer.tables.routes.workers.named_servers import NamedServers
 from trainer.tables.routes.workers.table_documents import WorkerTables
 from trainer.tables.wire.settings import WireSettings
 from trainer.wire.flight.addresses import Address

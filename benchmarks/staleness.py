@@ -25,8 +25,8 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
-from scipy.stats import ttest_rel
 
+from benchmarks.support.comparisons import Comparisons
 from benchmarks.support.harness import machine
 from benchmarks.support.quality_logs import QualityLog, public_logs, sample_log
 from benchmarks.support.quality_scene import quality_scene
@@ -154,20 +154,28 @@ def measure_quality(log: QualityLog, seeds: int, stale: Sequence[int]) -> None:
                     }
                 )
                 shutil.rmtree(run_dir)
+        comparisons = Comparisons()
         for staleness in stale:
             print(f"  {log.name:10} staleness {staleness:2}, an id misses {_mean(found[staleness], 'missed'):6.3f} updates of its row: "
-                  + "; ".join(_difference(name, found[0], found[staleness]) for name in ("auc", "normalized entropy")), flush=True)  # fmt: skip
+                  + "; ".join(_difference(comparisons, staleness, name, found[0], found[staleness]) for name in ("auc", "normalized entropy")), flush=True)  # fmt: skip
+        print(f"  {log.name:10} {comparisons.summary}", flush=True)
 
 
 def _mean(results: Sequence[Mapping[str, float]], name: str) -> float:
     return statistics.mean(one[name] for one in results)
 
 
-def _difference(name: str, serial: Sequence[Mapping[str, float]], stale: Sequence[Mapping[str, float]]) -> str:
+def _difference(
+    comparisons: Comparisons,
+    staleness: int,
+    name: str,
+    serial: Sequence[Mapping[str, float]],
+    stale: Sequence[Mapping[str, float]],
+) -> str:
     pairs = [(one[name], other[name]) for one, other in zip(serial, stale, strict=True)]
     differences = [other - one for one, other in pairs]
     error = statistics.stdev(differences) / len(differences) ** 0.5
-    p = float(ttest_rel(*zip(*pairs, strict=True)).pvalue)
+    p = comparisons.chance(f"{name} of staleness {staleness}", *zip(*pairs, strict=True))
     return f"{name} {_mean(serial, name):.4f} {statistics.mean(differences):+.5f} ± {error:.5f} (p = {p:.2f})"
 
 

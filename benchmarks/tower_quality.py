@@ -19,15 +19,15 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
-from scipy.stats import ttest_rel
 
+from benchmarks.support.comparisons import Comparisons
 from benchmarks.support.harness import machine
 from benchmarks.support.planted_logs import paired_ids
 from benchmarks.support.quality_logs import QualityLog, draw_labels, public_logs, write_hours
@@ -135,7 +135,7 @@ def _measure(log: QualityLog, network: str, options: argparse.Namespace) -> None
             flush=True,
         )
         of_strided: dict[tuple[str, float], list[float]] = {}
-        chances: dict[str, float] = {}
+        comparisons = Comparisons()
         for kind, towers in kinds.items():
             if kind != next(iter(kinds)):
                 print(f"  {kind}: " + " | ".join(" ".join(tower) for tower in towers), flush=True)
@@ -146,46 +146,25 @@ def _measure(log: QualityLog, network: str, options: argparse.Namespace) -> None
                 assert shapes is not None
                 found = [_auc(scene, replace(compressed, seed=seed), folder) for seed in range(options.seeds)]
                 name = f"{kind}, {module + ', ' if module else ''}ratio {shapes.compression:.3g}"
-                chances |= _print(name, plain, found, of_strided.get((module, ratio)))
+                _print(comparisons, name, plain, found, of_strided.get((module, ratio)))
                 of_strided.setdefault((module, ratio), found)
-        stays = sorted(holm(chances), key=chances.__getitem__)
-        print(
-            f"  of {len(chances)} comparisons these differ with Holm's correction at 0.05: {'; '.join(stays) or 'none'}",
-            flush=True,
-        )
-
-
-def holm(chances: Mapping[str, float]) -> set[str]:
-    """The comparisons that differ at 0.05 with Holm's correction for the number of all."""
-    found: set[str] = set()
-    for left, name in enumerate(sorted(chances, key=chances.__getitem__)):
-        if not chances[name] * (len(chances) - left) < 0.05:
-            break
-        found.add(name)
-    return found
+        print(f"  {comparisons.summary}", flush=True)
 
 
 def _print(
-    name: str, plain: Sequence[float], found: Sequence[float], strided: Sequence[float] | None
-) -> dict[str, float]:
-    """Print a row; the p-values of its comparisons by name."""
-    chances = {f"{name} against plain": _chance(found, plain)}
-    against = ""
+    comparisons: Comparisons, name: str, plain: Sequence[float], found: Sequence[float], strided: Sequence[float] | None
+) -> None:
+    """Print a row, whose comparisons count among those of the log."""
+    chance, against = comparisons.chance(f"{name} against plain", found, plain), ""
     if strided is not None:
-        gain, chance = statistics.mean(found) - statistics.mean(strided), _chance(found, strided)
-        against = f"; against strided {gain:+.5f}, p = {chance:.3f}"
-        chances[f"{name} against strided"] = chance
+        gain = statistics.mean(found) - statistics.mean(strided)
+        p = comparisons.chance(f"{name} against strided", found, strided)
+        against = f"; against strided {gain:+.5f}, p = {p:.3f}"
     differences = [own - other for own, other in zip(found, plain, strict=True)]
     print(
-        f"  {name:40} AUC {statistics.mean(found):.5f}, difference {statistics.mean(differences):+.5f} +- {statistics.stdev(differences):.5f}, p = {_chance(found, plain):.3f}{against}",
+        f"  {name:40} AUC {statistics.mean(found):.5f}, difference {statistics.mean(differences):+.5f} +- {statistics.stdev(differences):.5f}, p = {chance:.3f}{against}",
         flush=True,
     )
-    return chances
-
-
-def _chance(one: Sequence[float], other: Sequence[float]) -> float:
-    """The p-value of a paired t-test over the seeds."""
-    return float(ttest_rel(one, other).pvalue)
 
 
 def main() -> int:

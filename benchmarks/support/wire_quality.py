@@ -12,8 +12,9 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from scipy.stats import t, ttest_rel
+from scipy.stats import t
 
+from benchmarks.support.comparisons import Comparisons
 from benchmarks.support.quality_logs import QualityLog
 from benchmarks.support.quality_scene import quality_scene
 from trainer.options.config import TrainConfig
@@ -100,17 +101,21 @@ def measure_quality(log: QualityLog, seeds: int) -> None:
                     f"  seed {seed}, {name}: AUC {found[name][-1].auc:.5f}, {ratio:.4f}x the bytes of values",
                     flush=True,
                 )
+        comparisons = Comparisons()
         for metric in ("auc", "normalized_entropy"):
-            _print_differences(metric, {name: [getattr(one, metric) for one in runs] for name, runs in found.items()})
+            _print_differences(
+                comparisons, metric, {name: [getattr(one, metric) for one in runs] for name, runs in found.items()}
+            )
+        print(f"  {comparisons.summary}", flush=True)
 
 
-def _print_differences(metric: str, found: dict[str, list[float]]) -> None:
+def _print_differences(comparisons: Comparisons, metric: str, found: dict[str, list[float]]) -> None:
     plain = found.pop("float32")
     print(f"  {metric}: float32 {statistics.mean(plain):.5f} +- {_spread(plain):.5f}", flush=True)
     for name, encoded in found.items():
         differences = [b - a for a, b in zip(plain, encoded, strict=True)]
         mean, spread, count = statistics.mean(differences), _spread(differences), len(differences)
-        p = float(ttest_rel(plain, encoded).pvalue)
+        p = comparisons.chance(f"{metric} of {name}", plain, encoded)
         half = float(t.ppf(0.95, count - 1)) * spread / count**0.5 if count > 1 else float("inf")
         print(f"    {name} {statistics.mean(encoded):.5f}, difference {mean:+.5f} +- {spread:.5f} over {count} seeds, p = {p:.2f}, "
               f"90 % interval of the mean {mean - half:+.5f} to {mean + half:+.5f}", flush=True)  # fmt: skip

@@ -16,8 +16,8 @@ from transforms.errors import InputError, NotFound
 
 if TYPE_CHECKING:
     from trainer.planning.plan import PartitionPlan
-    from trainer.servers.move_documents import MoveFiles, TrainingServers
-    from trainer.tables.routes.servers.engine_move import MoveFigures
+    from trainer.servers.moves.engine_move import MoveFigures
+    from trainer.servers.moves.move_documents import MoveFiles, TrainingServers
 
 #: Between sentences about the progress.
 _SAY_SECS = 5.0
@@ -47,9 +47,9 @@ def move(
     that training was started with. Training goes on with the earlier servers where a move fails.
     """
     from headrace.screens.moved_servers import MovedScreen
-    from trainer.servers.move_checks import check_other_servers
-    from trainer.servers.move_documents import MoveFiles, MoveRequest, new_id
-    from trainer.servers.move_requests import wait_for_move
+    from trainer.servers.moves.move_checks import check_other_servers
+    from trainer.servers.moves.move_documents import MoveFiles, MoveRequest, new_id
+    from trainer.servers.moves.move_requests import wait_for_move
 
     folder = run_folder(run, version, home)
     files = MoveFiles.of_run(folder)

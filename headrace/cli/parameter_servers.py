@@ -95,6 +95,12 @@ def serve(
     ] = None,
     certificate: Certificate = "",
     key: Key = "",
+    server_ca: Annotated[
+        str,
+        typer.Option(
+            help="PEM file of the authority of the certificates of other servers, from which headrace ps move takes rows: TLS."
+        ),
+    ] = "",
     address_file: AddressFile = "",
     terminated_status: TerminatedStatus = 0,
     drain_secs: DrainSecs = 25.0,
@@ -103,7 +109,7 @@ def serve(
     """Serve rows until SIGTERM, after which clients may commit. A killed process is replaced at once, and finds its rows in shared memory."""
     from trainer.job.launch.server_process import ServerOptions, run_server
     from trainer.servers.allowed_runs import allowed_runs
-    from trainer.servers.tls import server_tls
+    from trainer.servers.tls import client_tls, server_tls
     from trainer.wire.flight.addresses import Address, check_token
 
     _begin(supervisor, terminated_status)
@@ -118,7 +124,16 @@ def serve(
         memory or tempfile.mkdtemp(prefix="headrace-ps-", dir="/dev/shm")
     )  # a name that no other user knows before
     options = ServerOptions(
-        place, folder, token, threads, limits, patience_secs, tls, drain_secs, allowed_runs(runs or ())
+        place,
+        folder,
+        token,
+        threads,
+        limits,
+        patience_secs,
+        tls,
+        drain_secs,
+        allowed_runs(runs or ()),
+        client_tls(server_ca),
     )
 
     def listening(place: Address) -> None:

@@ -55,7 +55,7 @@ def preempt(
 def _ask_training(folder: str, role: str) -> None:
     """Give a server of training in one process a notice. Raises :class:`NotFound` without such a training or server."""
     from trainer.run.progress.lock import is_locked
-    from trainer.servers.move_documents import MoveFiles
+    from trainer.servers.moves.move_documents import MoveFiles
 
     files = MoveFiles.of_run(folder)
     state = files.read_state()

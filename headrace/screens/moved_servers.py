@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 
 if TYPE_CHECKING:
-    from trainer.servers.move_documents import TrainingServers
-    from trainer.tables.routes.servers.engine_move import MoveFigures
+    from trainer.servers.moves.engine_move import MoveFigures
+    from trainer.servers.moves.move_documents import TrainingServers
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class MovedScreen:
         run: the folder of the run.
         servers_before, servers: addresses.
         are_ended: whether the servers before it end by themselves: the training has started them.
-        copied_rows, passes, pause_rows, pause_secs, secs: see :class:`~trainer.tables.routes.servers.engine_move.MoveFigures`.
+        copied_rows, passes, pause_rows, pause_secs, secs: see :class:`~trainer.servers.moves.engine_move.MoveFigures`.
     """
 
     run: str

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import pruning_quality, pruning_speed
+from benchmarks.support.comparisons import Comparisons
 from trainer.options.pruning import PruningOptions
 from trainer.tables import SGD, FeatureSpec, TableSpec
 from trainer.tables.routes.pruned_engine import PrunedEngine
@@ -37,7 +38,7 @@ def test_a_comparison_states_means_and_differences(capsys) -> None:
     ours, base = (
         [pruning_quality.Outcome(value, 2 * value, 7, 3) for value in values] for values in ((1.1, 1.2), (1.0, 1.0))
     )
-    pruning_quality.compare("ours", ours, base)
+    pruning_quality.compare(Comparisons(), "ours", ours, base)
     shown = capsys.readouterr().out
     assert "7 rows,    3 rounds: lifetime 1.15000, +15.000 %" in shown
     assert "next days 2.30000, +15.000 %" in shown

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import pruning_evidence
 from benchmarks.pruning_quality import Outcome
+from benchmarks.support.comparisons import Comparisons
 from trainer.options.pruning import PruningOptions
 from trainer.tables import SGD, FeatureSpec, IdBatch, TableSpec
 from trainer.tables.routes.pruned_engine import PrunedEngine
@@ -55,8 +56,10 @@ def test_each_table_has_the_share_of_its_own_rows():
 
 def test_a_difference_is_by_seed():
     one, other = ([Outcome(value, 0.5, 1, 1) for value in values] for values in ((1.1, 2.2, 3.3), (1.0, 2.0, 3.0)))
-    assert pruning_evidence.difference(one, other, "lifetime").startswith("+10.000 +- 0.000")
-    assert pruning_evidence.difference(one, other, "next_days") == "0"
+    counted = Comparisons()
+    assert pruning_evidence.difference(counted, "a", one, other, "lifetime").startswith("+10.000 +- 0.000")
+    assert pruning_evidence.difference(counted, "b", one, other, "next_days") == "0"
+    assert counted.summary.startswith("of 1 comparisons")
 
 
 def test_sides_have_names_of_their_own():

@@ -44,13 +44,13 @@ from trainer.run.progress.identity import FragmentIdentity, RunIdentity
 from trainer.run.progress.run_statistics import NamedStatistics, RunStatistics
 from trainer.servers.client_updates import Greeting, Mode
 from trainer.servers.drain import DrainState
-from trainer.servers.move_documents import MoveReport, MoveRequest, TrainingServers
+from trainer.servers.moves.engine_move import MoveFigures, MoveStage
+from trainer.servers.moves.move_documents import MoveReport, MoveRequest, TrainingServers
 from trainer.serving.deltas.chain import Position
 from trainer.serving.deltas.link_manifest import DELTA, FULL, DenseArray, LinkManifest, LinkTable, ServedCommit
 from trainer.serving.deltas.row_state import RowsOfTable, RowState
 from trainer.serving.deltas.row_values import EXACT
 from trainer.serving.deltas.served_rows import ServedRows, ServedTable
-from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
 from trainer.wire.flight.addresses import Address
 from transforms.derived_documents import document_of
 from transforms.execution.operator_costs import OperatorWork

@@ -20,7 +20,7 @@ from tests.support.processes import PATIENCE_SECS, free_port, wait_until
 from trainer.job.control.job_files import JobFiles
 from trainer.planning.plan import PartitionPlan
 from trainer.run.progress.lock import run_lock
-from trainer.servers.move_documents import MoveFiles, MoveReport, TrainingServers, new_id
+from trainer.servers.moves.move_documents import MoveFiles, MoveReport, TrainingServers, new_id
 
 #: A place for each id, so that bits do not depend on the number of servers.
 HASHED = {"overlap": {"capacity": 5000}}

@@ -14,9 +14,9 @@ from trainer.servers.service import ServerService, ServiceLimits
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 from trainer.tables import FeatureSpec
+from trainer.tables.routes.servers.named_servers import NamedServers
 from trainer.tables.routes.servers.server_link import ConnectWorker
 from trainer.tables.routes.workers.engine import WorkerEngine, direct_engine
-from trainer.tables.routes.workers.named_servers import NamedServers
 from trainer.tables.routes.workers.table_documents import WorkerTables
 from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.tables.wire.settings import WireSettings

@@ -12,11 +12,14 @@ from trainer.planning.plan import PartitionPlan
 from trainer.servers.allowed_runs import allowed_runs
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows
+from trainer.servers.loads.copy_orders import CopySources
+from trainer.servers.loads.named_links import NamedLinks
 from trainer.servers.row_server import RowServer
 from trainer.servers.service import ServerService, ServiceLimits
 from trainer.servers.tcp_link import LinkOptions, connect_to
 from trainer.tables import FeatureSpec
 from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.named_servers import NamedServers
 from trainer.tables.routes.servers.server_link import Connect
 from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.wire.flight.addresses import LOOPBACK
@@ -37,10 +40,15 @@ class ThreadServer:
         limits: ServiceLimits | None = None,
         tls=None,
         runs: Sequence[Path | str] = (),
+        links: NamedLinks | None = None,
     ) -> None:
         self.listening = listen(LOOPBACK)
         self.rows = RowServer(
-            HeldRows(folder), patience_secs=30.0, return_secs=_RETURN_SECS, runs=allowed_runs(list(map(str, runs)))
+            HeldRows(folder),
+            patience_secs=30.0,
+            return_secs=_RETURN_SECS,
+            runs=allowed_runs(list(map(str, runs))),
+            connect=links,
         )
         self.service = ServerService(self.listening, self.rows, token=token, limits=limits, tls=tls)
         self.address = self.service.address
@@ -51,6 +59,13 @@ class ThreadServer:
     def close(self) -> None:
         self.service.close()
         self.listening.close()
+
+
+def sources_of(engine: PsEngine) -> CopySources:
+    """The servers of an engine, as others take rows from them."""
+    links = [getattr(one.link, "slow", one.link) for one in engine.servers]
+    (attempt,) = {one._options.greeting.attempt for one in links}
+    return CopySources(NamedServers(tuple(one._address for one in links)), attempt)
 
 
 @contextmanager

@@ -18,10 +18,10 @@ from trainer.servers.session_roles import OF_WORKERS, SessionRole, check_allowed
 from trainer.tables.batches import IdBatch
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.servers.frames import Header, Kind, read_document, read_object, write_document
+from trainer.tables.routes.servers.named_servers import NamedServers
 from trainer.tables.routes.servers.server_link import Connect
 from trainer.tables.routes.workers import batch_messages as messages
 from trainer.tables.routes.workers.engine import joined_generation
-from trainer.tables.routes.workers.named_servers import NamedServers
 from trainer.tables.routes.workers.table_documents import MEMBERS, WorkerTables
 from trainer.tables.wire.encoded_values import value_flag
 from trainer.wire.frames import Bytes

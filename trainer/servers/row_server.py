@@ -23,16 +23,21 @@ from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, Ot
 from trainer.servers.allowed_runs import NO_RUNS, AllowedRuns
 from trainer.servers.client_updates import Greeting, Mode, is_new, missing_updates
 from trainer.servers.held_rows import HeldRows
+from trainer.servers.loads.copy_orders import CopyOrder
+from trainer.servers.loads.named_links import ConnectNamed, NamedLinks
+from trainer.servers.loads.shard_loader import ShardLoader
+from trainer.servers.loads.table_copier import TableCopier
 from trainer.servers.made_updates import update_digest
 from trainer.servers.server_status import ServerStatus
 from trainer.servers.session_roles import OF_SERVERS, SessionRole, check_allowed
-from trainer.servers.shard_loader import ShardLoader
 from trainer.servers.shard_writer import ShardWriter
+from trainer.tables.engine import ChangedRows
 from trainer.tables.hashed_history import KeptHistory
 from trainer.tables.kernels.gradients import are_finite
 from trainer.tables.kernels.outputs import OutputPool
 from trainer.tables.routes.servers import row_messages as messages
 from trainer.tables.routes.servers.frames import Header, Kind, read_object, write_document
+from trainer.tables.routes.servers.named_servers import NamedServers
 from trainer.tables.routes.servers.row_messages import RowGradients
 from trainer.tables.routes.servers.table_documents import read_held_tables
 from trainer.tables.stores.pruned.saved_parts import SavedPart
@@ -43,6 +48,8 @@ from transforms.arrays import Array
 from transforms.errors import DataError
 
 _LOOK_SECS = 1.0
+#: Of the sessions that load rows.
+_LOADING = (SessionRole.TRAINS, SessionRole.LOADS)
 #: How soon a client that reads a snapshot must connect again.
 _RETURN_SECS = 10.0
 _KEPT_ANSWERS = 4
@@ -90,6 +97,7 @@ class RowServer:
         return_secs: how soon a client that reads a snapshot must connect again.
         most_answer_bytes: of the rows that a request asks for.
         runs: where it writes its shards of checkpoints.
+        connect: to other servers, from which it takes rows; None: without TLS.
 
     Attributes:
         staleness: how many fetches have missed so many updates of other clients.
@@ -104,6 +112,7 @@ class RowServer:
         return_secs: float = _RETURN_SECS,
         most_answer_bytes: int = 1 << 30,
         runs: AllowedRuns = NO_RUNS,
+        connect: ConnectNamed | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rows, self._patience_secs, self._clock = rows, patience_secs, clock
@@ -122,6 +131,8 @@ class RowServer:
             ShardLoader(runs),
         )
         self._load_progress = LoadProgress(0)
+        self._connect = connect or NamedLinks()
+        self._copier, self._copied_again = TableCopier(self._connect), 0
         self._owner: int | None = (
             None  # the attempt of the snapshot; not known of one that an earlier process has begun
         )
@@ -139,6 +150,8 @@ class RowServer:
         """
         if greeting.role is SessionRole.WATCHES:
             return Session(greeting)
+        if greeting.role is SessionRole.COPIES:
+            return self._begin_copying(greeting)
         saves = greeting.role is SessionRole.SAVES
         if greeting.attempt > self._attempt:
             for one in tuple(self._sessions):
@@ -156,6 +169,10 @@ class RowServer:
                 self._waiting.clear()
             for one in list(self._sessions):
                 own = one.greeting
+                if own.role is SessionRole.COPIES:
+                    if own.attempt < greeting.attempt:
+                        self._end(one)
+                    continue
                 if one.saves != saves or (saves and own.attempt != greeting.attempt):
                     continue  # the snapshot of one attempt may be read while the next one trains
                 if own.role is not greeting.role and own.attempt == greeting.attempt:
@@ -170,6 +187,15 @@ class RowServer:
             self._changed.notify_all()
         return session
 
+    def _begin_copying(self, greeting: Greeting) -> Session:
+        """A session of another server. Raises :class:`AttemptOver` for another attempt than the newest one."""
+        with self._changed:
+            if greeting.attempt != self._attempt:
+                raise AttemptOver("rows must be copied in the newest attempt of a training", value=greeting.attempt, allowed=str(self._attempt),
+                                  next_step=_TAKEN_OVER)  # fmt: skip
+            self._sessions.add(session := Session(greeting))
+            return session
+
     def end(self, session: Session) -> None:
         """End a session; its snapshot ends unless the client connects again soon."""
         if session.saves and not session.is_over and self._snapshot is not None:
@@ -179,6 +205,8 @@ class RowServer:
         session.is_over = True  # before the lock: an update may hold it until the snapshot ends
         with self._changed:
             self._end(session)
+            if not any(one.greeting.role in _LOADING for one in self._sessions):
+                self._copier.disconnect()
             self._changed.notify_all()
 
     def _end_left(self, snapshot: KeptSnapshot) -> None:
@@ -236,8 +264,12 @@ class RowServer:
                 return self._write_values(session, header, body)
             case Kind.READ_SNAPSHOT:
                 return self._read_snapshot(session, body)
+            case Kind.READ_SPREAD_SNAPSHOT:
+                return self._read_spread_snapshot(session, body)
             case Kind.READ_HISTORY:
                 return self._read_history(session, body)
+            case Kind.REACH_SERVERS:
+                return self._reach(session, body)
             case Kind.REACH_RUN:
                 reach = self._shards.reach(read_order(ReachOrder, read_object(body)))
                 return Reply(Kind.DOCUMENT, [write_document(to_document(reach))])
@@ -261,6 +293,19 @@ class RowServer:
             case Kind.READ_STATE:
                 part, first, stop = self._read_range(body, rows.sizes)
                 return Reply(Kind.PART, messages.write_part(rows.engine.changed_rows(part, first, stop)))
+            case Kind.READ_HELD:
+                snapshot = self._snapshot
+                sizes = [] if snapshot is None or snapshot.is_done else snapshot.sizes.tolist()
+                return Reply(Kind.DOCUMENT, [write_document({"held": rows.held.to_document(), "sizes": sizes})])
+            case Kind.READ_SPREAD:
+                part, spread = messages.read_spread(body, rows.sizes)
+                self._check_answer(len(spread.rows) * int(rows.dims[part] + rows.slot_dims[part]))
+                if spread.stride == 1:
+                    return Reply(
+                        Kind.PART, messages.write_part(rows.engine.changed_rows(part, spread.first, spread.stop))
+                    )
+                asked = np.arange(spread.rows.start, spread.stop, spread.stride)
+                return Reply(Kind.PART, messages.write_part(rows.engine.changed_among(part, asked)))
             case Kind.READ_ROWS:
                 part, asked = messages.read_rows(body, rows.sizes)
                 self._check_answer(len(asked) * int(rows.dims[part] + rows.slot_dims[part]))
@@ -290,6 +335,7 @@ class RowServer:
             case Kind.BEGIN_LOAD:
                 self._end_snapshot()
                 self._waiting.clear()
+                self._copier.forget()
                 rows.begin_load()
                 self._loaded = header.number
                 return Reply(Kind.DONE)
@@ -311,8 +357,21 @@ class RowServer:
                     self._load_progress = self._loader.follow(order, rows)
                     self._loaded = header.number
                 return Reply(Kind.DOCUMENT, [write_document(to_document(self._load_progress))])
+            case Kind.COPY_TABLES:
+                copy = CopyOrder.read(read_object(body))
+                if self._is_new_load(header.number):
+                    self._copier.follow(copy, rows, lambda: self._check(session))
+                    self._loaded = header.number
+                return Reply(Kind.DOCUMENT, [write_document(self._copier.progress.to_document())])
+            case Kind.COPY_ROWS:
+                part, asked = messages.read_rows(body, rows.sizes)
+                if self._is_new_load(header.number):
+                    self._copied_again = self._copier.copy_rows(part, asked, lambda: self._check(session))
+                    self._loaded = header.number
+                return Reply(Kind.COUNTS, messages.write_counts([self._copied_again]))
             case Kind.END_LOAD:
                 self._end_load(header)
+                self._copier.forget()
                 return self.opened(session)
         raise DataError("a request must be one that a server answers", value=header.kind.name)
 
@@ -481,6 +540,29 @@ class RowServer:
         session.snapshot = snapshot
         self._reads += 1
         return snapshot
+
+    def _read_spread_snapshot(self, session: Session, body: Bytes) -> Reply:
+        """Some rows of the snapshot, for another server; several of them read it, so it keeps all its rows. Without the lock of rows."""
+        with self._saving:
+            snapshot = self._read_by(session)
+            part, spread = messages.read_spread(body, snapshot.sizes)
+            saved = self._rows.saved_parts[part]
+            self._check_answer((spread.stop - spread.first) * (saved.dim + saved.slot_dim))
+            found, ages = snapshot.read(part, spread.first, spread.stop), snapshot.ages(part, spread.first, spread.stop)
+            if snapshot.is_done:
+                raise ServerLost("a snapshot must be read before it ends")
+            if spread.stride > 1:
+                mine = found.rows % spread.stride == spread.remainder
+                found = ChangedRows(found.rows[mine], found.weights[mine], found.slots[mine])
+                ages = None if ages is None else ages[mine]
+            return Reply(Kind.PART, messages.write_part(found, ages))
+
+    def _reach(self, session: Session, body: Bytes) -> Reply:
+        """Connect to the servers that a client names, and end the connections. Raises what a server that does not answer raises."""
+        named, greeting = NamedServers.read(read_object(body)), Greeting(role=SessionRole.WATCHES)
+        for connect in self._connect(greeting, named, lambda: self._check(session)):
+            connect(False).close()
+        return Reply(Kind.DONE)
 
     def _read_history(self, session: Session, body: Bytes) -> Reply:
         """The history of a hashed or pruned part at the moment of the snapshot, with its candidates from one number to another."""

@@ -12,16 +12,17 @@ from trainer.errors import ConfigError, ServerLost
 from trainer.options.combinations import Setup, check_setup
 from trainer.planning.plan import PartitionPlan
 from trainer.servers.client_updates import Greeting, Mode, attempt_number, run_of
+from trainer.servers.loads.copy_orders import CopySources
 from trainer.servers.server_status import ServerStatus, read_status
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
 from trainer.tables.hashed_counts import HashedCounts, sum_counts
 from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.named_servers import NamedServers
 from trainer.tables.routes.servers.served_engine import ServedEngine, ServedOptions
 from trainer.tables.routes.servers.server_link import Connect, ConnectWorker
 from trainer.tables.routes.servers.tiered_engine import TieredEngine
 from trainer.tables.routes.workers.engine import WorkerEngine, direct_engine
-from trainer.tables.routes.workers.named_servers import NamedServers
 from trainer.tables.routes.workers.table_documents import WorkerTables
 from trainer.tables.spec import FeatureSpec
 from trainer.tables.wire.settings import WireSettings
@@ -81,6 +82,10 @@ class RunServers:
     def named(self) -> NamedServers:
         """The servers as a worker is given them."""
         return NamedServers(self.addresses, self.token, self.tls is not None)
+
+    def sources(self, attempt: int) -> CopySources:
+        """The servers as others take rows from them in an attempt of the run."""
+        return CopySources(self.named, attempt_number(self.run, attempt))
 
     def wait(self, on_wait: Callable[[Address], None]) -> int:
         """The highest number of a run that a server has had, once all of them and of the workers answer.

@@ -16,21 +16,23 @@ class SessionRole(Enum):
     TRAINS: the rows of batches: fetches and updates, and loads of a client without an embedding worker.
     LOADS: loads, and lookups of single rows, beside the embedding worker of a client.
     SAVES: snapshots, beside the session that trains.
+    COPIES: what another server reads that takes rows; it belongs to no client, and to the newest attempt alone.
     WATCHES: the status, and whether the process is about to end; it belongs to no client.
     """
 
     TRAINS = "trains"
     LOADS = "loads"
     SAVES = "saves"
+    COPIES = "copies"
     WATCHES = "watches"
 
 
 Allowed: TypeAlias = Mapping[SessionRole, frozenset[Kind]]
 
 _LOADS = frozenset({
-    Kind.OPEN, Kind.FETCH, Kind.BEGIN_LOAD, Kind.LOAD_ROWS, Kind.LOAD_HISTORY, Kind.LOAD_SHARDS, Kind.END_LOAD,
+    Kind.OPEN, Kind.FETCH, Kind.BEGIN_LOAD, Kind.LOAD_ROWS, Kind.LOAD_HISTORY, Kind.LOAD_SHARDS, Kind.COPY_TABLES, Kind.COPY_ROWS, Kind.END_LOAD,
 })  # fmt: skip
-_WATCHES = frozenset({Kind.STATUS, Kind.WATCH, Kind.LEAVE})
+_WATCHES = frozenset({Kind.STATUS, Kind.WATCH, Kind.LEAVE, Kind.REACH_SERVERS})
 
 #: The requests of a parameter server.
 OF_SERVERS: Allowed = {
@@ -38,7 +40,10 @@ OF_SERVERS: Allowed = {
     SessionRole.LOADS: _LOADS,
     SessionRole.SAVES: frozenset({
         Kind.BEGIN_SNAPSHOT, Kind.READ_SNAPSHOT, Kind.READ_HISTORY, Kind.END_SNAPSHOT,
-        Kind.READ_STATE, Kind.READ_ROWS, Kind.REACH_RUN, Kind.WRITE_SHARD,
+        Kind.READ_STATE, Kind.REACH_RUN, Kind.WRITE_SHARD,
+    }),
+    SessionRole.COPIES: frozenset({
+        Kind.READ_HELD, Kind.READ_SPREAD, Kind.READ_ROWS, Kind.READ_SPREAD_SNAPSHOT, Kind.READ_HISTORY,
     }),
     SessionRole.WATCHES: _WATCHES,
 }  # fmt: skip
@@ -48,7 +53,8 @@ OF_WORKERS: Allowed = {
     SessionRole.TRAINS: frozenset({Kind.OPEN, Kind.FETCH, Kind.KEEP, Kind.UPDATE, Kind.FLUSH, Kind.STATUS}),
     SessionRole.LOADS: frozenset(),
     SessionRole.SAVES: frozenset(),
-    SessionRole.WATCHES: _WATCHES | {Kind.REACH_SERVERS},
+    SessionRole.COPIES: frozenset(),
+    SessionRole.WATCHES: _WATCHES,
 }
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from trainer.job.launch.job_spec import ServersSpec
     from trainer.job.launch.local_servers import LocalServers
     from trainer.planning.plan import PartitionPlan
+    from trainer.servers.moves.server_moves import ServerMoves
     from trainer.servers.run_servers import RunServers
-    from trainer.servers.server_moves import ServerMoves
     from trainer.servers.server_watch import ServerWatch
     from trainer.tables.wire.settings import WireSettings
     from trainer.wire.flight.addresses import Address
@@ -288,16 +288,15 @@ class OpenServers:
     def moves(self) -> ServerMoves:
         """The servers of training in this process, which a user may replace by others."""
         from trainer.job.launch.local_servers import LocalServers
-        from trainer.servers.move_documents import MoveFiles
-        from trainer.servers.server_moves import ServerMoves
+        from trainer.servers.moves.move_documents import MoveFiles
+        from trainer.servers.moves.server_moves import ServerMoves
 
         logs = Path(self.folder) / "logs"
 
         def start(count: int) -> LocalServers:
             self.files.make_token()
-            own = LocalServers(
-                count, server_command, token_file=self.files.token, logs=logs, runs=_own_runs(self.folder)
-            )
+            command = partial(server_command, authority=self.spec.authority)  # of the servers that have the rows
+            own = LocalServers(count, command, token_file=self.files.token, logs=logs, runs=_own_runs(self.folder))
             return own.__enter__()
 
         return ServerMoves(self.servers, MoveFiles.of_run(self.folder), start=start, started=self.local, tell=say)
@@ -438,9 +437,9 @@ def servers_at(
     )
 
 
-def server_command(options: Sequence[str]) -> list[str]:
-    """The command line of a server."""
-    return module_command("headrace", "ps", "serve", *options)
+def server_command(options: Sequence[str], authority: str = "") -> list[str]:
+    """The command line of a server; ``authority``: the file of that of servers from which it takes rows; empty for none."""
+    return module_command("headrace", "ps", "serve", *(("--server-ca", authority) if authority else ()), *options)
 
 
 def worker_command(

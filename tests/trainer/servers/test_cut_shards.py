@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
-from tests.support.parameter_servers import thread_servers
+from tests.support.parameter_servers import sources_of, thread_servers
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.servers.test_server_shards import (
     SEED,
@@ -28,9 +28,9 @@ from tests.trainer.tables.tpu.engines import assert_same
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.read import read_shards
 from trainer.planning.plan import Slice
+from trainer.servers.moves.table_copy import TableCopy
 from trainer.serving.deltas.commit_weights import weight_stream
 from trainer.tables import CpuEngine
-from trainer.tables.routes.servers.table_copy import TableCopy
 from trainer.tables.spec import tables_of
 
 
@@ -145,7 +145,7 @@ def test_servers_to_which_slices_of_columns_were_moved_write_them(tmp_path, befo
         train(engine, range(6))
         published(engine, tmp_path, 1)
         target = engine_on(others, plan=mixed_plan(FEATURES, after))
-        copy = TableCopy(engine, target)
+        copy = TableCopy(engine, target, sources_of(engine))
         copy.begin()
         copy.copy_all()
         copy.end()

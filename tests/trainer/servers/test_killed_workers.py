@@ -18,11 +18,11 @@ from tests.support.processes import PATIENCE_SECS
 from tests.support.worker_process import WorkerProcess
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch
 from tests.trainer.tables.tpu.engines import assert_same
-from trainer.servers import server_moves
 from trainer.servers.client_updates import Mode
-from trainer.servers.move_documents import MoveFiles, MoveRequest, new_id
+from trainer.servers.moves import server_moves
+from trainer.servers.moves.move_documents import MoveFiles, MoveRequest, new_id
+from trainer.servers.moves.server_moves import ServerMoves
 from trainer.servers.run_servers import RunServers
-from trainer.servers.server_moves import ServerMoves
 from trainer.tables import CpuEngine
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.workers.engine import WorkerEngine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -11,17 +11,22 @@ from tests.support.certificates import make_certificates
 from tests.support.cutting_proxy import cutting
 from tests.support.examples import scaled
 from tests.support.parameter_servers import ThreadServer, thread_servers
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.servers.test_service import answer, client_threads, connected, connected_with, greeting, wait_until
 from tests.trainer.servers.test_tcp_link import random_cuts
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
 from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ConfigError, ServerLost
 from trainer.servers.client_updates import Greeting
+from trainer.servers.loads.copy_orders import CopySources
+from trainer.servers.loads.named_links import NamedLinks
+from trainer.servers.moves.table_copy import TableCopy
 from trainer.servers.server_status import read_status
 from trainer.servers.tcp_link import LinkOptions, connect_to
 from trainer.servers.tls import client_tls, server_tls
 from trainer.tables import CpuEngine
 from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.named_servers import NamedServers
 from trainer.wire.flight.error_documents import RemoteError
 
 SEED = 3
@@ -139,3 +144,25 @@ def test_files_that_are_no_certificates_are_one_error(tmp_path, certificates):
             client_tls(authority)
     assert server_tls("", "") is None
     assert client_tls("") is None
+
+
+def test_a_server_takes_rows_of_servers_with_tls_by_its_authority(certificates):
+    """Without the authority it says which option names it."""
+    tls = client_tls(str(certificates.authority))
+    links = NamedLinks(tls, patience_secs=PATIENCE_SECS)
+    with encrypted(certificates, token="secret") as server, closing(ThreadServer(links=links)) as able, closing(ThreadServer()) as unable:  # fmt: skip
+        source = PsEngine(FEATURES, seed=SEED, servers=[server.connect(Greeting("secret", attempt=1), tls=tls)])
+        expected = train(source, range(5)) and source.state()
+        sources = CopySources(NamedServers((server.address,), "secret", True), 1)
+        for target, is_able in ((able, True), (unable, False)):
+            engine = PsEngine(FEATURES, seed=SEED, servers=[target.connect()])
+            copy = TableCopy(source, engine, sources)
+            copy.begin()
+            if not is_able:
+                with pytest.raises(RemoteError, match="authority") as caught:
+                    copy.copy_all()
+                assert "headrace ps serve --server-ca" in caught.value.next_step
+                continue
+            copy.copy_all()
+            copy.end()
+            assert_same(engine.state(), expected)

@@ -53,8 +53,8 @@ from trainer.run.weights.slice_checks import check_slice
 from trainer.run.weights.tpu_weights import TpuWeights, weights_on
 from trainer.scheduling.events import RoleKind
 from trainer.scheduling.orders import AskPosition, EndEpoch, GiveUp, Leave, Order, StartEpoch, WritePart
-from trainer.servers.job_moves import JobMoves
-from trainer.servers.move_documents import MoveFiles
+from trainer.servers.moves.job_moves import JobMoves
+from trainer.servers.moves.move_documents import MoveFiles
 from trainer.servers.run_servers import RunServers
 from trainer.tables.statistics.batch_sampler import BatchSampler
 from trainer.tables.tpu.slices import TpuSlice

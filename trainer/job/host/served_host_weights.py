@@ -22,12 +22,12 @@ from trainer.run.weights.run_state import AttemptBeginning, ReadRun
 from trainer.run.weights.saved_tables import parted_sections, state_arrays, table_arrays, under
 from trainer.run.weights.served_weights import ServedTables
 from trainer.run.weights.server_shards import ServerShards
-from trainer.servers.job_moves import JobMoves, copy_tables
+from trainer.servers.moves.engine_move import MoveFigures, MoveStage
+from trainer.servers.moves.job_moves import JobMoves, copy_tables
 from trainer.servers.run_servers import RunServers
 from trainer.tables.engine import TableState, in_memory
 from trainer.tables.hot_figures import HotFigures
 from trainer.tables.routes.exchange import Exchange
-from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
 from trainer.tables.tpu.slices import TpuSlice
 from transforms.arrays import Array
 
@@ -96,6 +96,8 @@ class ServedHostWeights(HostWeights):
     def _move(self, target: RunServers, beginning: AttemptBeginning) -> MoveFigures:
         """Go on with the tables on other servers, where rank 0 copies the rows unless they are loaded afterwards."""
         source, self._tables = self.tables.engine, None
+        assert self._connected is not None
+        sources = self._connected.sources(beginning.attempt)
         try:
             if beginning.continues:
                 source.finish()  # before a worker has a newer session of this host
@@ -103,7 +105,7 @@ class ServedHostWeights(HostWeights):
             engine, figures = self.tables.engine, MoveFigures(MoveStage.DONE)
             meet(self._exchange)  # all hosts have opened the tables
             if beginning.continues and self._loads:
-                figures = copy_tables(source.direct, engine.direct, beginning.check)
+                figures = copy_tables(source.direct, engine.direct, sources, beginning.check)
             meet(self._exchange)
             if beginning.continues:
                 engine.open()

@@ -22,6 +22,7 @@ from trainer.servers.allowed_runs import NO_RUNS, AllowedRuns
 from trainer.servers.client_updates import run_of
 from trainer.servers.drain import DRAIN_SECS, Drain
 from trainer.servers.held_rows import HeldRows
+from trainer.servers.loads.named_links import NamedLinks
 from trainer.servers.row_server import RowServer
 from trainer.servers.service import ServerService, ServiceLimits
 from trainer.tables.engine import RowValues
@@ -48,6 +49,7 @@ class ServerOptions:
         tls: the certificate of the server; None: connections are not encrypted.
         drain_secs: after SIGTERM, how long clients may take to commit.
         runs: where it writes its shards of checkpoints.
+        server_tls: what verifies servers with TLS from which it takes rows; None: it takes none from these.
     """
 
     address: Address = LOOPBACK
@@ -59,6 +61,7 @@ class ServerOptions:
     tls: ssl.SSLContext | None = None
     drain_secs: float = DRAIN_SECS
     runs: AllowedRuns = NO_RUNS
+    server_tls: ssl.SSLContext | None = None
 
 
 def run_server(options: ServerOptions, on_listening: Callable[[Address], None] = lambda address: None) -> int:
@@ -92,7 +95,11 @@ def _serve(options: ServerOptions, listening: socket.socket, drain: Drain) -> Se
     rows = HeldRows(options.memory, threads=options.threads)
     drain.expect(run_of(rows.attempt))
     server = RowServer(
-        rows, patience_secs=options.patience_secs, most_answer_bytes=options.limits.most_bytes, runs=options.runs
+        rows,
+        patience_secs=options.patience_secs,
+        most_answer_bytes=options.limits.most_bytes,
+        runs=options.runs,
+        connect=NamedLinks(options.server_tls),
     )
     return ServerService(listening, server, token=options.token, limits=options.limits, tls=options.tls, drain=drain)
 

@@ -17,7 +17,7 @@ from trainer.job.control.controller_client import ControllerClient
 from trainer.job.control.messages import PROTOCOL, RoleCall, RoleReport
 from trainer.scheduling.events import Event, Joined, Left, Role, RoleKind
 from trainer.scheduling.orders import Leave, Order, Refuse, Rejoin
-from trainer.servers.move_documents import MoveFiles
+from trainer.servers.moves.move_documents import MoveFiles
 from trainer.servers.run_servers import RunServers
 from trainer.servers.server_watch import ServerWatch, WatchedServer, watch_servers, watch_workers
 from trainer.wire.flight.addresses import Address

@@ -6,27 +6,26 @@ import itertools
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
-from trainer.errors import ConfigError
 from trainer.job.launch.keeper import Keeper
 from trainer.servers.client_updates import Greeting
 from trainer.servers.direct_link import DirectLink
 from trainer.servers.drain import DRAIN_SECS, Drain
 from trainer.servers.embedding_worker import EmbeddingWorker
 from trainer.servers.held_rows import HeldRows
+from trainer.servers.loads.named_links import NamedLinks
 from trainer.servers.row_server import RowServer
 from trainer.servers.service import ServerService, ServiceLimits
-from trainer.servers.tcp_link import LinkOptions, connect_to
 from trainer.tables.batches import IdBatch
 from trainer.tables.optimizers import SGD
 from trainer.tables.routes.servers.frames import Header, Kind, write_document
+from trainer.tables.routes.servers.named_servers import NamedServers
 from trainer.tables.routes.servers.server_link import Connect
 from trainer.tables.routes.workers import batch_messages as messages
-from trainer.tables.routes.workers.named_servers import NamedServers
 from trainer.tables.routes.workers.table_documents import WorkerTables
 from trainer.tables.spec import FeatureSpec, TableSpec
 from trainer.tables.wire.settings import IDS, WireSettings
@@ -81,18 +80,10 @@ def serve_worker(options: WorkerOptions, listening: socket.socket, drain: Drain 
 
     own = NamedServers(options.servers, options.server_token, options.server_tls is not None)
 
+    links = NamedLinks(options.server_tls, options.server_patience_secs, "headrace ps worker")
+
     def connect(greeting: Greeting, check: Callable[[], None], named: NamedServers | None) -> Sequence[Connect]:
-        servers = named or own
-        if servers.is_encrypted and options.server_tls is None:
-            raise ConfigError("an embedding worker must have the authority of servers with TLS", where=str(servers.addresses[0]),
-                              next_step="start the worker with --server-ca")  # fmt: skip
-        link = LinkOptions(
-            replace(greeting, token=servers.token),
-            patience_secs=options.server_patience_secs,
-            tls=options.server_tls if servers.is_encrypted else None,
-            check=check,
-        )
-        return [connect_to(address, link) for address in servers.addresses]
+        return links(greeting, named or own, check)
 
     worker = EmbeddingWorker(
         connect,

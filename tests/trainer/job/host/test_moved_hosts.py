@@ -21,11 +21,11 @@ from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.run.progress.lock import is_locked
 from trainer.run.weights.one_engine import joined_features
 from trainer.run.weights.run_state import AttemptBeginning
-from trainer.servers import move_checks
-from trainer.servers.job_moves import JobMoves
-from trainer.servers.move_documents import MoveFiles, MoveRequest, new_id
+from trainer.servers.moves import move_checks
+from trainer.servers.moves.engine_move import MoveStage
+from trainer.servers.moves.job_moves import JobMoves
+from trainer.servers.moves.move_documents import MoveFiles, MoveRequest, new_id
 from trainer.servers.run_servers import RunServers
-from trainer.tables.routes.servers.engine_move import MoveStage
 from trainer.tables.spec import tables_of
 from trainer.wire.flight.addresses import Address
 

@@ -9,7 +9,7 @@ from tests.trainer.job.launch.jobs import launch, make_warehouse, run_job, setti
 from trainer.job.launch.job_spec import ServersSpec
 from trainer.job.launch.run_comparison import run_differences
 from trainer.scheduling.transitions import JobState
-from trainer.servers.move_documents import MoveFiles, MoveRequest, new_id
+from trainer.servers.moves.move_documents import MoveFiles, MoveRequest, new_id
 
 pytest.importorskip("tensorflow")
 OPTIONS = {"batch_rows": 64, "passes": 2, "linear": True, "keep_checkpoints": 9}

@@ -340,26 +340,6 @@ class PsEngine(BagTables[ServedBatch]):
         hashed = tuple((one.name,) for one in self.tables if one.name in self._limits)
         return hashed if self._pruned is None else (*hashed, *self._pruned.names)
 
-    def load_whole(self, states: Mapping[str, TableState]) -> None:
-        """Load tables of a member of :attr:`whole_tables` on all servers, inside a load that has begun there; as :meth:`load` does."""
-        hashed = [name for name in states if name in self._limits]
-        for name in hashed:
-            self._load_hashed(name, states[name])
-        if hashed or self._pruned is None:
-            return
-        loads = self._pruned.loads(states)
-
-        def load(server: int) -> None:
-            for part, state, history in loads(server):
-                self._servers[server].load_part(part, state, history)
-
-        self._of_each(load)
-
-    def _load_hashed(self, table: str, state: TableState) -> None:
-        history = SavedHistory.read(table, state, self.server_count)
-        (p,) = self._parts.of_table([one.name for one in self._stacked].index(table))
-        self._of_each(lambda server: self._servers[server].load_part(*self._loaded(server, p, state, history)))
-
     @property
     def server_count(self) -> int:
         """The number of servers."""

@@ -27,10 +27,11 @@ OPENED_MEMBERS = frozenset({"generation", "applied", "digest"})
 
 
 class Kind(IntEnum):
-    """What a frame is: requests of an engine, of which an embedding worker alone takes the last three, then answers.
+    """What a frame is: requests of an engine, of which an embedding worker alone takes KEEP and FLUSH, then answers.
 
     WATCH, LEAVE and REACH_SERVERS are requests of the training beside its engine: whether the server is about to end, that it may, and
-    whether a worker reaches servers.
+    whether it reaches other servers. READ_HELD, READ_SPREAD, READ_ROWS and READ_SPREAD_SNAPSHOT are those of another server, which COPY_TABLES and
+    COPY_ROWS make take rows.
     """
 
     HELLO = 1
@@ -58,6 +59,11 @@ class Kind(IntEnum):
     KEEP = 24
     FLUSH = 25
     REACH_SERVERS = 26
+    COPY_TABLES = 27
+    COPY_ROWS = 28
+    READ_HELD = 29
+    READ_SPREAD = 30
+    READ_SPREAD_SNAPSHOT = 31
 
     OPENED = 32
     ROWS = 33

@@ -234,14 +234,6 @@ class RemoteTables:
         """As :meth:`read_snapshot`, as they are now."""
         return self._changed_rows(Kind.READ_STATE, part, first, stop)
 
-    def read_rows(self, part: int, rows: Array) -> ChangedRows:
-        """Those of ``rows`` of a part, int64 and ascending, that are changed, as they are now."""
-        answer = self._save(Request(Kind.READ_ROWS, messages.write_rows(part, rows)), Kind.PART)
-        found = self._read_part(answer, part)
-        if not np.isin(found.rows, rows, assume_unique=True).all():
-            raise DataError("the server must return the requested rows", value=found.rows[:4].tolist())
-        return found
-
     def _read_part(self, answer: Answer, part: int) -> ChangedRows:
         return messages.read_part(answer.body, self._saved[part].dim, self._saved[part].slot_dim)
 
@@ -350,6 +342,13 @@ class RemoteTables:
         """Send a document as the next request of a load; returns the JSON value of the answer."""
         request = Request(kind, [write_document(document)], number=self._next_load())
         return read_object(self._call(request, Kind.DOCUMENT).body)
+
+    def copy_rows(self, part: int, rows: Array) -> int:
+        """Let the server take some rows of a part, int64 and ascending, from those that it copies from; returns how many of them are changed."""
+        answer = self._call(
+            Request(Kind.COPY_ROWS, messages.write_rows(part, rows), number=self._next_load()), Kind.COUNTS
+        )
+        return messages.read_counts(answer.body, 1)[0]
 
     def end_load(self) -> None:
         """End a load: the rows are another generation, and updates are numbered from 1 on."""

@@ -79,6 +79,21 @@ class RowGradients:
     lookups: Array = field(default_factory=lambda: np.zeros(0, np.int32))
 
 
+@dataclass(frozen=True, slots=True)
+class RowSpread:
+    """Rows of a part from ``first`` up to ``stop`` whose numbers leave ``remainder`` when they are divided by ``stride``."""
+
+    first: int
+    stop: int
+    stride: int = 1
+    remainder: int = 0
+
+    @property
+    def rows(self) -> range:
+        """Their numbers, of a part that is read by rows."""
+        return range(self.first + (self.remainder - self.first) % self.stride, self.stop, self.stride)
+
+
 def flags_of(rows: Array) -> int:
     """The flags of a message with these rows as they are."""
     return LONG_ROWS if rows.dtype == np.int64 else 0
@@ -266,6 +281,23 @@ def read_range(body: Bytes, sizes: Array) -> tuple[int, int, int]:
     if not 0 <= part < len(sizes) or not 0 <= first <= stop <= sizes[part]:
         raise DataError("the range of a snapshot must be rows of a part", value=(part, first, stop))
     return part, first, stop
+
+
+def write_spread(part: int, spread: RowSpread) -> list[Bytes]:
+    """The body of a request for the saved rows among some of a part; of a snapshot's hashed part, from one rank by id to another."""
+    return write_counts([part, spread.first, spread.stop, spread.stride, spread.remainder])
+
+
+def read_spread(body: Bytes, sizes: Array) -> tuple[int, RowSpread]:
+    """The inverse of :func:`write_spread`, of parts of these sizes. Raises :class:`DataError`."""
+    reader = _Reader(body)
+    part, first, stop, stride, remainder = (int(one) for one in reader.take(_READ, 5))
+    reader.end()
+    if not 0 <= part < len(sizes) or not 0 <= first <= stop <= sizes[part] or not 0 <= remainder < stride:
+        raise DataError(
+            "the rows that are asked for must be those of a part", value=(part, first, stop, stride, remainder)
+        )
+    return part, RowSpread(first, stop, stride, remainder)
 
 
 def write_rows(part: int, rows: Array) -> list[Bytes]:

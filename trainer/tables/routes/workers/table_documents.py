@@ -17,8 +17,8 @@ from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes, read_plan
 from trainer.tables.kernels.layout import TableOrigin
 from trainer.tables.optimizers import Optimizer
+from trainer.tables.routes.servers.named_servers import NamedServers
 from trainer.tables.routes.servers.table_documents import held_tables, read_held_tables
-from trainer.tables.routes.workers.named_servers import NamedServers
 from trainer.tables.spec import COMBINERS, FeatureSpec, Quantization, TableSpec, tables_of
 from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.tables.wire.settings import WireSettings

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from tests.support.embedding_workers import ThreadWorker, engine_through
-from tests.support.parameter_servers import thread_servers
+from tests.support.parameter_servers import sources_of, thread_servers
 from tests.trainer.tables.routes.servers.random_batches import gradients_of, random_batch
 from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.options.combinations import Setup
 from trainer.planning.plan import PartitionPlan
 from trainer.servers.client_updates import Greeting
+from trainer.servers.moves.engine_move import EngineMove
 from trainer.servers.session_roles import SessionRole
 from trainer.tables import Adagrad, Adam, FeatureSpec, IdBatch, TableSpec
 from trainer.tables.engine import TableSections
@@ -25,7 +26,6 @@ from trainer.tables.hashed_counts import sum_counts
 from trainer.tables.routes.exchange import OneHost
 from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
 from trainer.tables.routes.servers.engine import PsEngine
-from trainer.tables.routes.servers.engine_move import EngineMove
 from trainer.tables.snapshot_states import state_of
 from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.tables.wire.settings import WireSettings
@@ -133,7 +133,10 @@ def moved(engine, servers):
     with ThreadPoolExecutor(1) as executor:
         connects = [one.connect(Greeting(attempt=2)) for one in servers]
         move = EngineMove(
-            engine, lambda check: PsEngine(FEATURES, seed=SEED, servers=connects, threads=1, hashed=LIMITS), executor
+            engine,
+            lambda check: PsEngine(FEATURES, seed=SEED, servers=connects, threads=1, hashed=LIMITS),
+            executor,
+            sources_of(engine),
         )
         while (found := move.advance()) is None:
             time.sleep(0.001)

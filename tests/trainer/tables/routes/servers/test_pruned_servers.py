@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
-from tests.support.parameter_servers import thread_servers
+from tests.support.parameter_servers import sources_of, thread_servers
 from tests.support.server_process import killed_meanwhile
 from tests.trainer.servers.test_killed_servers import link_to, processes
 from tests.trainer.tables.routes.partitioned.test_partitioned_engine import batches, same_states
@@ -38,6 +38,8 @@ from trainer.options.pruning import PruningOptions
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.run.weights.saved_tables import parted_tables, saved_states, state_arrays
 from trainer.servers.client_updates import Greeting, Mode
+from trainer.servers.moves.engine_move import EngineMove, MoveStage
+from trainer.servers.moves.table_copy import TableCopy
 from trainer.tables import SGD, CpuEngine, FeatureSpec, TableSpec
 from trainer.tables.routes.exchange import OneHost
 from trainer.tables.routes.partitioned import table_parts
@@ -45,11 +47,9 @@ from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
 from trainer.tables.routes.partitioned.table_parts import TableParts
 from trainer.tables.routes.servers import pruned_servers
 from trainer.tables.routes.servers.engine import PsEngine
-from trainer.tables.routes.servers.engine_move import EngineMove, MoveStage
 from trainer.tables.routes.servers.frames import Kind
 from trainer.tables.routes.servers.remote_tables import RemoteTables
 from trainer.tables.routes.servers.stacked_plan import stacked_plan
-from trainer.tables.routes.servers.table_copy import TableCopy
 from trainer.tables.snapshot_states import state_of
 from trainer.tables.spec import tables_of
 from trainer.tables.state_checks import empty_state
@@ -444,7 +444,7 @@ class InCaller:
 
 def move_to(engine: PsEngine, target, train) -> PsEngine:
     """The engine on other servers, which takes over between two steps; ``train`` trains one beside the move."""
-    moving = EngineMove(engine, lambda check: target(), InCaller())
+    moving = EngineMove(engine, lambda check: target(), InCaller(), sources_of(engine))
     for k in range(9):
         found = moving.advance(may_end=k > 3)
         if found is not None:
@@ -487,7 +487,8 @@ def test_pruned_tables_move_while_they_train(reset, count):
 
 
 def target_on(servers, budget, **options) -> PsEngine:
-    return over([one.connect(Greeting(attempt=next(ATTEMPTS))) for one in servers], budget, is_first=False, **options)
+    greeting = Greeting(attempt=next(ATTEMPTS))
+    return over([one.connect(greeting) for one in servers], budget, is_first=False, **options)
 
 
 def same_rows(one: PsEngine, other: PsEngine) -> None:
@@ -540,9 +541,9 @@ def test_servers_that_are_lost_in_the_pause_end_the_move_and_change_nothing(who,
         def lose(self, *given, **named):
             raise ServerLost("a server must answer")
 
-        name = {"source": "begin_snapshot", "target": "load_whole"}[who]
-        moving = EngineMove(moved, partial(move_target, made[2:], options), InCaller())
-        monkeypatch.setattr(PsEngine, name, lose)
+        kind, name = {"source": (PsEngine, "begin_snapshot"), "target": (TableCopy, "copy_whole")}[who]
+        moving = EngineMove(moved, partial(move_target, made[2:], options), InCaller(), sources_of(moved))
+        monkeypatch.setattr(kind, name, lose)
         with pytest.raises(ServerLost):
             advance_to_its_end(moving)
         monkeypatch.undo()
@@ -567,7 +568,7 @@ def move_target(servers, options, check) -> PsEngine:
 STEPS = {
     "the load has begun": (TableCopy, "begin"),
     "the rows of a moment are kept": (PsEngine, "begin_snapshot"),
-    "rows of a group are loaded": (PsEngine, "load_whole"),
+    "all rows are taken": (TableCopy, "copy_whole"),
     "the load has ended": (TableCopy, "end"),
 }
 

@@ -17,8 +17,8 @@ from tests.trainer.tables.routes.servers.random_batches import FEATURES
 from tests.trainer.tables.routes.servers.test_table_documents import INITIALIZERS, OPTIMIZERS
 from trainer.options.pruning import GroupOptions, PruningOptions
 from trainer.tables import SGD, FeatureSpec, TableSpec
+from trainer.tables.routes.servers.named_servers import MOST_SERVERS, NamedServers
 from trainer.tables.routes.servers.stacked_plan import stacked_plan, width_order
-from trainer.tables.routes.workers.named_servers import MOST_SERVERS, NamedServers
 from trainer.tables.routes.workers.table_documents import MEMBERS, WorkerTables
 from trainer.tables.spec import COMBINERS, Quantization, tables_of
 from trainer.tables.stores.hashed.limits import TableLimits

@@ -20,8 +20,8 @@ from trainer.options.document_field import STRICT, DocumentField
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_at, plan_members
 from trainer.run.progress.lock import run_lock
-from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
-from trainer.tables.routes.workers.named_servers import MOST_SERVERS, ServerAddresses, read_addresses
+from trainer.servers.moves.engine_move import MoveFigures, MoveStage
+from trainer.tables.routes.servers.named_servers import MOST_SERVERS, ServerAddresses, read_addresses
 from trainer.wire.flight.addresses import Address
 from transforms.derived_documents import Form, document_of, whole
 from transforms.documents import Part

@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from trainer.errors import MoveGivenUp, ServerLost
-from trainer.servers.move_checks import check_movable, check_request, taken_over
-from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
+from trainer.servers.moves.engine_move import EngineMove, MoveFigures, MoveStage
+from trainer.servers.moves.move_checks import check_movable, check_request, taken_over
+from trainer.servers.moves.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
 from trainer.servers.run_servers import PLAIN, RunServers, go_on
 from trainer.tables.routes.servers.engine import PsEngine
-from trainer.tables.routes.servers.engine_move import EngineMove, MoveFigures, MoveStage
 from trainer.tables.routes.servers.served_engine import ServedEngine, ServedOptions
 from trainer.tables.routes.servers.server_link import Connect
 from trainer.tables.spec import FeatureSpec
@@ -180,7 +180,13 @@ class ServerMoves:
         except InputError as error:
             self._end_without(error)
             return
-        move.engine = EngineMove(source, partial(self._open_target, move), self._background, finish=engine.finish)
+        move.engine = EngineMove(
+            source,
+            partial(self._open_target, move),
+            self._background,
+            self._servers.sources(self._attempt),
+            finish=engine.finish,
+        )
         self._write(MoveReport(request.id, move.engine.figures))
 
     def _open_target(self, move: _Move, check: Callable[[], None]) -> PsEngine:

@@ -17,12 +17,12 @@ from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradien
 from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ServerLost
 from trainer.run.progress.lock import is_locked
-from trainer.servers import move_checks, server_moves
-from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, new_id
+from trainer.servers.moves import move_checks, server_moves
+from trainer.servers.moves.engine_move import MoveStage
+from trainer.servers.moves.move_documents import MoveFiles, MoveReport, MoveRequest, new_id
+from trainer.servers.moves.server_moves import ServerMoves
 from trainer.servers.run_servers import RunServers
-from trainer.servers.server_moves import ServerMoves
 from trainer.tables import CpuEngine
-from trainer.tables.routes.servers.engine_move import MoveStage
 from trainer.tables.routes.servers.served_engine import ServedOptions
 from trainer.tables.spec import tables_of
 from trainer.tables.stores.hashed.limits import TableLimits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -13,20 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
-from tests.support.parameter_servers import ThreadServer, thread_servers
+from tests.support.parameter_servers import ThreadServer, sources_of, thread_servers
 from tests.trainer.tables.routes.partitioned.plans import mixed_plan
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
 from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ConfigError, MoveGivenUp, ServerLost
 from trainer.servers.client_updates import Greeting
+from trainer.servers.loads import table_copier
+from trainer.servers.moves import engine_move
+from trainer.servers.moves.engine_move import EngineMove, MoveStage
+from trainer.servers.moves.table_copy import TableCopy
 from trainer.tables import CpuEngine
-from trainer.tables.routes.servers import engine_move
 from trainer.tables.routes.servers.engine import PsEngine
-from trainer.tables.routes.servers.engine_move import EngineMove, MoveStage
 from trainer.tables.routes.servers.frames import Kind
 from trainer.tables.routes.servers.noted_rows import NotedRows
 from trainer.tables.routes.servers.server_link import Answer, Request, ServerLink
-from trainer.tables.routes.servers.table_copy import TableCopy
 from trainer.tables.spec import tables_of
 from trainer.tables.stores.hashed.limits import TableLimits
 
@@ -37,7 +39,8 @@ class SlowLink:
     """A link whose updates reach the server when a later request does, or their answers are waited for."""
 
     def __init__(self, link: ServerLink) -> None:
-        self._link, self._held = link, []
+        self.slow = self._link = link
+        self._held = []
 
     @property
     def waiting(self) -> int:
@@ -95,7 +98,12 @@ class Interleaved:
 
     def move(self, target: list[ThreadServer], attempt: int, *, planned: bool) -> EngineMove:
         hashed = HASHED if self.engine.limits else None
-        move = EngineMove(self.engine, lambda check: engine_on(target, attempt, planned=planned, hashed=hashed), self)
+        move = EngineMove(
+            self.engine,
+            lambda check: engine_on(target, attempt, planned=planned, hashed=hashed),
+            self,
+            sources_of(self.engine),
+        )
         for _ in range(60):
             found = move.advance(may_end=self.draw.random() < 0.7)
             if found is not None:
@@ -119,21 +127,28 @@ def test_bits_after_moves_are_those_of_one_process(moves, count, seed, most_mark
     """Steps are trained between the windows of a copy, and between its passes; some servers are used again."""
     with pytest.MonkeyPatch.context() as patch, thread_servers(8) as servers:
         patch.setattr(engine_move, "_FEW_ROWS", 2)
+        patch.setattr(table_copier, "_REQUEST_SECS", 0.0)
+        patch.setattr(table_copier, "_WINDOW_BYTES", 400)
         patch.setattr(engine_move, "NotedRows", lambda parts, unmarked: NotedRows(parts, most_marks, unmarked))
         training = Interleaved(engine_on(servers[:count], hashed=HASHED if is_hashed else None), seed)
-        load = TableCopy._load
+        count_rows, one_at_a_time = TableCopy._count, threading.Lock()
 
-        def load_and_train(self, t, found):
-            if training.draw.random() < 0.2 and training.engine is self._source and training.engine._noted is not None:
-                training.step()
-            load(self, t, found)
+        def count_and_train(self, rows):
+            with one_at_a_time:
+                if (
+                    training.draw.random() < 0.2
+                    and training.engine is self._source
+                    and training.engine._noted is not None
+                ):
+                    training.step()
+            count_rows(self, rows)
 
         for _ in range(training.draw.randint(0, 3)):
             training.step()
         free, used = servers[count:], servers[:count]
         for attempt, (number, planned) in enumerate(moves, 2):
             target = free[:number]
-            patch.setattr(TableCopy, "_load", load_and_train)
+            patch.setattr(TableCopy, "_count", count_and_train)
             move = training.move(target, attempt, planned=planned and not is_hashed)
             assert move.figures.stage is MoveStage.DONE
             free, used = [*free[number:], *used], target
@@ -146,7 +161,7 @@ def test_bits_after_moves_are_those_of_one_process(moves, count, seed, most_mark
 def test_a_move_beside_training_in_another_thread(few_rows):
     with thread_servers(5) as servers, ThreadPoolExecutor(1) as executor:
         engine, alone, steps = engine_on(servers[:2]), CpuEngine(FEATURES, seed=SEED), 0
-        move = EngineMove(engine, lambda check: engine_on(servers[2:], 2), executor)
+        move = EngineMove(engine, lambda check: engine_on(servers[2:], 2), executor, sources_of(engine))
         found = None
         while found is None:
             steps += 1
@@ -189,7 +204,9 @@ def test_a_lost_target_changes_nothing(when, is_hashed, monkeypatch):
             raise ServerLost("a server must answer")
 
         monkeypatch.setattr(TableCopy, name, lose)
-        move = EngineMove(training.engine, lambda check: engine_on([lost], 2, hashed=hashed), training)
+        move = EngineMove(
+            training.engine, lambda check: engine_on([lost], 2, hashed=hashed), training, sources_of(training.engine)
+        )
         for _ in range({"while it is opened": 0, "while rows are copied": 1, "in the pause": 1}[when]):
             assert move.advance() is None
             training.step()
@@ -208,7 +225,9 @@ def test_a_move_that_is_given_up_ends_soon():
     with thread_servers(2) as servers, ThreadPoolExecutor(1) as executor:
         training = Interleaved(engine_on(servers[:1]), 1)
         training.step()
-        move = EngineMove(training.engine, lambda check: engine_on(servers[1:], 2), executor)
+        move = EngineMove(
+            training.engine, lambda check: engine_on(servers[1:], 2), executor, sources_of(training.engine)
+        )
         move.give_up()
         with pytest.raises(MoveGivenUp):
             move.check()
@@ -221,7 +240,7 @@ def test_other_tables_are_refused():
         one = engine_on(servers[:1])
         other = PsEngine(FEATURES[:3], seed=SEED, servers=[servers[1].connect()], threads=1)
         with pytest.raises(ConfigError, match="same tables"):
-            TableCopy(one, other)
+            TableCopy(one, other, sources_of(one))
 
 
 def noted_rows(noted: NotedRows, t: int, most_rows: int) -> np.ndarray:

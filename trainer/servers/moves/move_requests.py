@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from trainer.errors import MoveGivenUp
 from trainer.run.progress.lock import is_locked
-from trainer.servers.move_documents import MoveFiles, MoveRequest, TrainingServers
-from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
+from trainer.servers.moves.engine_move import MoveFigures, MoveStage
+from trainer.servers.moves.move_documents import MoveFiles, MoveRequest, TrainingServers
 
 _LOOK_SECS = 0.2
 

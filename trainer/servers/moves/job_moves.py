@@ -20,14 +20,15 @@ from trainer.errors import ServerLost, TornCheckpoint
 from trainer.options.combinations import Setup, place_of, refusal_of
 from trainer.options.document_field import DocumentField
 from trainer.planning.plan_document import plan_at, plan_members
-from trainer.servers.move_checks import check_movable, check_request, taken_over
-from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
+from trainer.servers.loads.copy_orders import CopySources
+from trainer.servers.moves.engine_move import MoveFigures, MoveStage
+from trainer.servers.moves.move_checks import check_movable, check_request, taken_over
+from trainer.servers.moves.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
+from trainer.servers.moves.table_copy import TableCopy
 from trainer.servers.run_servers import RunServers
 from trainer.tables.routes.exchange import Exchange
 from trainer.tables.routes.servers.engine import PsEngine
-from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
 from trainer.tables.routes.servers.served_engine import ServedEngine
-from trainer.tables.routes.servers.table_copy import TableCopy
 from trainer.wire.flight.addresses import Address
 from transforms.errors import Busy, HeadraceError, InputError, NotFound, StorageError
 
@@ -177,15 +178,18 @@ class JobMoves:
                                next_step="free disk space: the job goes on from its newest commit") from error  # fmt: skip
 
 
-def copy_tables(source: PsEngine, target: PsEngine, check: Callable[[], None]) -> MoveFigures:
-    """Copy all rows of ``source``, which nothing updates meanwhile, to the servers of ``target``; ``check`` ends it."""
+def copy_tables(source: PsEngine, target: PsEngine, sources: CopySources, check: Callable[[], None]) -> MoveFigures:
+    """Copy all rows of ``source``, which nothing updates meanwhile, to the servers of ``target``; ``check`` ends it.
+
+    ``sources``: the servers of ``source``, as those of ``target`` connect to them.
+    """
     began, copied = time.monotonic(), [0]
 
     def add(rows: int) -> None:
         check()
         copied[0] += rows
 
-    copy = TableCopy(source, target, add)
+    copy = TableCopy(source, target, sources, add)
     try:
         copy.begin()
         copy.copy_all()

@@ -13,9 +13,9 @@ from trainer.errors import MoveGivenUp, TornCheckpoint
 from trainer.options.document_field import DocumentField
 from trainer.planning.plan import PartitionPlan
 from trainer.run.progress.lock import is_locked, run_lock
-from trainer.servers.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
-from trainer.servers.move_requests import wait_for_move
-from trainer.tables.routes.servers.engine_move import MoveFigures, MoveStage
+from trainer.servers.moves.engine_move import MoveFigures, MoveStage
+from trainer.servers.moves.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
+from trainer.servers.moves.move_requests import wait_for_move
 from trainer.wire.flight.addresses import Address
 from transforms.errors import Busy, DataError, HeadraceError, InputError, NotFound
 

@@ -8,13 +8,14 @@ from dataclasses import replace
 from trainer.errors import ConfigError
 from trainer.options.combinations import refusal_of
 from trainer.servers.client_updates import Greeting
-from trainer.servers.move_documents import MoveRequest
+from trainer.servers.moves.move_documents import MoveRequest
 from trainer.servers.run_servers import RunServers
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, TcpLink
 from trainer.tables.routes.partitioned.table_parts import TableParts
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.servers.frames import Kind, write_document
+from trainer.tables.routes.servers.named_servers import NamedServers
 from trainer.tables.routes.servers.served_engine import ServedEngine
 from trainer.tables.routes.servers.server_link import Request
 from trainer.tables.routes.servers.stacked_plan import with_stacks
@@ -62,21 +63,25 @@ def taken_over(found: RunServers, before: RunServers, now_secs: float, check: Ca
     """``found`` with a run number above all earlier numbers of these servers and of ``before``.
 
     ``check`` ends the wait for their first answers. Raises :class:`~trainer.errors.ServerLost` for one that does not answer, here or to an
-    embedding worker.
+    embedding worker, and for one of ``before`` that does not answer to one of these servers, which take its rows.
     """
     highest = replace(found, patience_secs=FIRST_ANSWER_SECS).wait(lambda address: check())
+    for server in found.addresses:
+        _check_reach(server, before.named, found, check)
     for worker in found.workers:
-        _check_reach(worker, found, check)
+        _check_reach(worker, found.named, found, check)
     return replace(found, run=max(int(now_secs * 1000), highest + 1, before.run + 1))
 
 
-def _check_reach(worker: Address, servers: RunServers, check: Callable[[], None]) -> None:
-    """Let an embedding worker connect to servers that training does not use yet. Raises what it cannot."""
-    greeting = Greeting(token=servers.workers_token, role=SessionRole.WATCHES)
-    patience_secs = 2 * servers.patience_secs  # the worker's own wait ends before
-    link = TcpLink(worker, LinkOptions(greeting, patience_secs=patience_secs, tls=servers.workers_tls, check=check))
+def _check_reach(process: Address, named: NamedServers, servers: RunServers, check: Callable[[], None]) -> None:
+    """Let a server or an embedding worker of ``servers`` connect to those that are named. Raises what it cannot."""
+    is_worker = process in servers.workers
+    token, tls = (servers.workers_token, servers.workers_tls) if is_worker else (servers.token, servers.tls)
+    greeting = Greeting(token=token, role=SessionRole.WATCHES)
+    patience_secs = 2 * servers.patience_secs  # the own wait of the process ends before
+    link = TcpLink(process, LinkOptions(greeting, patience_secs=patience_secs, tls=tls, check=check))
     try:
-        link.send(Request(Kind.REACH_SERVERS, [write_document(servers.named.to_document())]))
+        link.send(Request(Kind.REACH_SERVERS, [write_document(named.to_document())]))
         link.receive()
     finally:
         link.close()

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from trainer.errors import MoveGivenUp
+from trainer.servers.loads.copy_orders import CopySources
+from trainer.servers.moves.table_copy import TableCopy
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.servers.noted_rows import NotedRows
-from trainer.tables.routes.servers.table_copy import TableCopy
 
 #: Passes over noted rows while training goes on.
 _MOST_PASSES = 6
@@ -64,6 +65,7 @@ class EngineMove:
         source: the engine, or that on the servers themselves which is beside one of embedding workers.
         open_target: makes the engine on the other servers, in the background. It is given :meth:`check`, to call while it waits.
         executor: the threads of the background; one is enough.
+        sources: the servers of ``source``, as the other servers connect to them.
         finish: waits until the servers have made all updates of the engine that trains; None: ``source`` is that engine.
         clock: monotonic seconds.
     """
@@ -73,12 +75,14 @@ class EngineMove:
         source: PsEngine,
         open_target: Callable[[Callable[[], None]], PsEngine],
         executor: Executor,
+        sources: CopySources,
         *,
         finish: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._finish = finish or source.finish
         self._source, self._open_target, self._executor, self._clock = source, open_target, executor, clock
+        self._sources = sources
         self._began = clock()
         self._target: PsEngine | None = None
         self._copy: TableCopy | None = None
@@ -137,7 +141,7 @@ class EngineMove:
 
     def _open(self) -> None:
         self._target = self._open_target(self.check)
-        self._copy = TableCopy(self._source, self._target, self._add_rows)
+        self._copy = TableCopy(self._source, self._target, self._sources, self._add_rows)
         self._copy.begin()
 
     def _begin_pass(self, noted: NotedRows | None) -> None:
