@@ -40,9 +40,9 @@ class OwnedRows:
         return rows
 
     def remainder(self, other: OwnedRows) -> tuple[int, int] | None:
-        """Among which rows, by the numbers of ``other``, the owned ones are: every how manyth, and which; None: they share none.
+        """A stride and a remainder: of the rows of ``other``, by its numbers, only those that leave it may be owned; None: none is.
 
-        Row s of the other one is owned if ``other.stride * s + other.first`` leaves the remainder of ``first`` when divided by ``stride``.
+        Row s of the other one is owned if ``other.stride * s + other.first`` leaves the remainder of ``first`` when it is divided by ``stride``.
         """
         shared = gcd(other.stride, self.stride)
         apart, left_over = divmod(self.first - other.first, shared)

@@ -28,6 +28,8 @@ from transforms.arrays import Array
 
 #: The rows of a part that are asked for at once.
 _WINDOW_BYTES = 8 << 20
+#: Servers that are read at once.
+_MOST_READS = 32
 #: How long one request of a copy works, at least one window.
 _REQUEST_SECS = 1.0
 
@@ -128,7 +130,7 @@ class _Sources:
         if len(order.rows) != len(held.tables):
             raise ConfigError("tables must be copied into the tables of a server", value=len(order.rows),
                               allowed=f"{len(held.tables)} parts")  # fmt: skip
-        self._pool = ThreadPoolExecutor(len(order.gives), "copy")
+        self._pool = ThreadPoolExecutor(min(len(order.gives), _MOST_READS), "copy")
 
     @property
     def servers(self) -> list[LiveServer]:
