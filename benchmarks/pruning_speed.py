@@ -5,6 +5,7 @@
 Tables of ids by a power law are looked up and updated by a pruned engine, and by a cpu engine whose tables have as many rows as the pruned ones keep: the same ids, modulo
 these rows. Both take turns. A training step has a dense part beside its tables, so the overhead of a step is printed for tables alone and, with ``--dense-ms``, with a dense
 part of that time. Then a round of pruning is timed whose group has ``--rows`` rows, of which half are kept and a tenth change places.
+At last the checks and rounds of many small groups are timed, of which each table is one.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from trainer.tables.routes.pruned_engine import PrunedEngine
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _TABLES, _ROWS, _BUDGET, _EVENTS, _BATCHES = 10, 400_000, 0.5, 4096, 12
+_GROUPS, _FEW_ROWS, _FEW_EVENTS = 40, 500, 128
 _NEVER = {"check_steps": 1 << 31, "decay_steps": 1 << 31}
 
 
@@ -126,8 +128,37 @@ def measure_round(rows: int, rounds: int) -> None:
           f"memory {peak:.2f}x that before", flush=True)  # fmt: skip
 
 
+def measure_small_groups(rounds: int) -> None:
+    """Print the processor's seconds of steps with checks and rounds, and without, of tables that are each a small group of its own."""
+    features = [
+        FeatureSpec(f"t{k}", TableSpec(f"t{k}", _FEW_ROWS, 16, Adagrad(0.05, 0.1), "sum")) for k in range(_GROUPS)
+    ]
+    groups = [{"tables": [one.name], "rows": int(_FEW_ROWS * 0.3)} for one in features]
+    draw, count = np.random.default_rng(0), _GROUPS * _FEW_EVENTS
+    offsets = np.arange(_FEW_EVENTS + 1)[None] + np.arange(_GROUPS)[:, None] * _FEW_EVENTS
+    batches = [
+        IdBatch((draw.pareto(0.4, count) * 7).astype(np.int64) * 2_654_435_761 % _FEW_ROWS, offsets.astype(np.int64))
+        for _ in range(_BATCHES)
+    ]
+    gradients = draw.standard_normal((_FEW_EVENTS, _GROUPS * 16), np.float32)
+    engines = {
+        checks: PrunedEngine(features, PruningOptions.read({"groups": groups, **_NEVER, "check_steps": checks}), seed=0)
+        for checks in (1 << 31, 20)
+    }
+    found: dict[int, list[float]] = {checks: [] for checks in engines}
+    for _ in range(rounds + 1):
+        for checks, engine in engines.items():
+            began = time.process_time()
+            for _ in range(5):
+                secs_of(engine, batches, gradients)
+            found[checks].append((time.process_time() - began) / (5 * _BATCHES))
+    without, with_checks = (1e3 * statistics.median(found[checks][1:]) for checks in engines)
+    print(f"{_GROUPS} groups of {_FEW_ROWS} rows, {_FEW_EVENTS} events a step, a check every 20 steps: {with_checks:.2f} ms of the processor a step, "
+          f"{without:.2f} ms without checks: {with_checks / without:.2f}x; {engines[20].rows.rounds} rounds in {engines[20].rows.step} steps", flush=True)  # fmt: skip
+
+
 def main() -> None:
-    """Print steps of several cases, then a round."""
+    """Print steps of several cases, then a round, then the checks of small groups."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=10_000_000, help="of the group that a round is timed for")
@@ -137,6 +168,7 @@ def main() -> None:
     for case in (Case(16, 1), Case(64, 1), Case(16, 10), Case(64, 10)):
         measure_steps(case, options.rounds, options.dense_ms)
     measure_round(options.rows, options.rounds)
+    measure_small_groups(options.rounds)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,8 @@ from transforms.arrays import Array
 
 #: The rows of a piece of work.
 _PIECE_ROWS = 1 << 18
+#: Of fewer rows the cut-off is found without counting them by their bits, whose counts take longer than the rows.
+_FEW_ROWS = 1 << 15
 #: The percentile of a table's importance by which it is divided.
 _PERCENTILE = 0.95
 
@@ -37,14 +40,23 @@ class TableRound:
 
 def percentile_of(importance: Array, team: Team) -> float:
     """The 95th percentile of the importance of the rows that have any, within 1 %; 0 for none."""
-    counts = _count(importance.view(np.uint32), team)
-    total = int(counts.sum())
-    if not total:
+    upper = _upper_of_percentile(importance.view(np.uint32), team)
+    if upper is None:
         return 0.0
-    upper = int(np.searchsorted(np.cumsum(counts), _PERCENTILE * total))
     return float(
         np.array([(upper << selection.LOWER_BITS) | (selection.UPPER_BINS >> 1)], np.uint32).view(np.float32)[0]
     )
+
+
+def _upper_of_percentile(bits: Array, team: Team) -> int | None:
+    """The upper bits of the percentile of the rows that have any importance; None for none."""
+    if len(bits) < _FEW_ROWS:
+        found = bits[bits > 0]
+        at = max(math.ceil(_PERCENTILE * len(found)), 1) - 1
+        return int(np.partition(found, at)[at]) >> selection.LOWER_BITS if len(found) else None
+    counts = _count(bits, team)
+    total = int(counts.sum())
+    return int(np.searchsorted(np.cumsum(counts), _PERCENTILE * total)) if total else None
 
 
 def select_rows(tables: Sequence[TableRows], scales: Sequence[float], places: int, team: Team) -> list[TableRound]:
@@ -113,6 +125,8 @@ def _count(bits: Array, team: Team, upper: int | None = None) -> Array:
 
 def _cut_off(bits: Sequence[Array], places: int, team: Team) -> tuple[int, int]:
     """The bits of the least importance that gets a place, and how many rows of just this importance do."""
+    if sum(map(len, bits)) < _FEW_ROWS:
+        return _cut_off_of_few(np.concatenate(bits), places)
     counts = np.sum([_count(own, team) for own in bits], axis=0)
     above = np.cumsum(counts[::-1])[::-1]  # rows with these upper bits or higher ones
     if above[0] <= places:
@@ -124,6 +138,16 @@ def _cut_off(bits: Sequence[Array], places: int, team: Team) -> tuple[int, int]:
     lower = int(np.flatnonzero(lower_above > left)[-1])
     ties = left - (int(lower_above[lower + 1]) if lower + 1 < len(lower_above) else 0)
     return (upper << selection.LOWER_BITS) | lower, ties
+
+
+def _cut_off_of_few(bits: Array, places: int) -> tuple[int, int]:
+    """As :func:`_cut_off`, of rows that are sorted as far as it needs."""
+    found = bits[bits > 0]
+    if len(found) <= places:
+        return 1, len(found)
+    first_without = len(found) - 1 - places
+    least = np.partition(found, first_without)[first_without]
+    return int(least), places - int(np.count_nonzero(found > least))
 
 
 def _count_equal(bits: Array, least: int) -> int:
