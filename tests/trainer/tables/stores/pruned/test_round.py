@@ -30,7 +30,9 @@ def tables_of(rows, placed):
 
 
 @settings(max_examples=scaled(200))
-@given(st.lists(st.lists(VALUES, min_size=1, max_size=30), min_size=1, max_size=3), st.integers(0, 60), st.integers(0, 9))
+@given(
+    st.lists(st.lists(VALUES, min_size=1, max_size=30), min_size=1, max_size=3), st.integers(0, 60), st.integers(0, 9)
+)
 def test_few_rows_and_many_are_cut_alike(rows, places, placed):
     tables = tables_of(rows, placed)
     found = []
