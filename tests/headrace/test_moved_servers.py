@@ -120,7 +120,7 @@ def test_moves_change_no_bit(served, tmp_path, hashed):  # noqa: F811
 @pytest.mark.slow
 def test_embedding_workers_take_the_other_servers_and_are_killed_meanwhile(served, tmp_path, monkeypatch):  # noqa: F811
     """To servers with the token of the run, and to one that training starts."""
-    served.options.write_text(json.dumps({**OPTIONS, "passes": 20, "staleness": 2}))
+    served.options.write_text(json.dumps({**OPTIONS, "passes": 60, "staleness": 2}))
     arguments = ("train", "first", "--config", served.options, "--json")
     run = tmp_path / "moved"
     files = JobFiles(run)

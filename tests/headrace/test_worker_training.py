@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -92,21 +92,26 @@ class Kills:
         while not self._ends.wait(_BETWEEN_KILLS_SECS):
             found = {name: keeper for one in self._started for name, keeper in one.processes.items() if name[0] == "w"}
             for keeper in found.values():
-                children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
-                if not children or random.random() < 0.4:
-                    continue
-                child = int(children[0])
-                if self.made % 4 == 3 and not self.stopped % 2:
-                    os.kill(child, signal.SIGSTOP)
-                    self._ends.wait(random.uniform(0.0, _BETWEEN_KILLS_SECS))
-                    os.kill(child, signal.SIGCONT)
-                    self.stopped += 1
-                    continue
-                kills_keeper = self.made > 4 and keepers > 0
-                keepers -= kills_keeper
-                os.kill(keeper if kills_keeper else child, signal.SIGKILL)
-                self.made += 1
-                self.stopped += self.stopped % 2
+                with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+                    keepers -= self._disturb(keeper, random, keepers)
+
+    def _disturb(self, keeper: int, random: Random, keepers: int) -> bool:
+        """Kill or stop a worker, or nothing; whether its keeper was killed, of which ``keepers`` may be."""
+        children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+        if not children or random.random() < 0.4:
+            return False
+        child = int(children[0])
+        if self.made % 4 == 3 and not self.stopped % 2:
+            os.kill(child, signal.SIGSTOP)
+            self._ends.wait(random.uniform(0.0, _BETWEEN_KILLS_SECS))
+            os.kill(child, signal.SIGCONT)
+            self.stopped += 1
+            return False
+        kills_keeper = self.made > 4 and keepers > 0
+        os.kill(keeper if kills_keeper else child, signal.SIGKILL)
+        self.made += 1
+        self.stopped += self.stopped % 2
+        return kills_keeper
 
     def __enter__(self) -> Kills:
         self._thread.start()
