@@ -2,12 +2,16 @@
 
 The gradients follow each other in the order of the model's variables. The backward pass gives those of the last layers first, so the
 first bucket is the end of the vector.
+
+Where hosts update their segments of the weights, all buckets have segments, and are cut at multiples of some floats of each variable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 
 #: The size of a bucket; a smaller model has one. Of 256 KiB to 4 MiB the best of benchmarks/dense_all_reduce.py for 2 and 4 hosts together.
@@ -51,39 +55,57 @@ class GradientBuckets:
     ready: tuple[int, ...]
 
     @classmethod
-    def of(cls, sizes: Sequence[int], hosts: int, bucket_bytes: int = BUCKET_BYTES) -> GradientBuckets:
-        """The buckets of variables with so many floats each, one for a single host; ``bucket_bytes``: at least 4."""
+    def of(
+        cls, sizes: Sequence[int], hosts: int, bucket_bytes: int = BUCKET_BYTES, *, aligned: int = 0
+    ) -> GradientBuckets:
+        """The buckets of variables with so many floats each, one for a single host; ``bucket_bytes``: at least 4.
+
+        ``aligned``: no bucket is whole, and each cut is at a multiple of so many floats of its variable; 0: cuts are anywhere.
+        """
         offsets = [0, *accumulate(sizes)]
         total = offsets[-1]
         floats = bucket_bytes // _FLOAT_BYTES if hosts > 1 else max(total, 1)
-        stops = range(total, 0, -floats) or (0,)
-        buckets = tuple(_bucket(max(stop - floats, 0), stop, hosts) for stop in stops)
-        groups, ready = _groups(offsets, floats, len(buckets))
+        cut = partial(_aligned, offsets, aligned) if aligned else _anywhere
+        bounds = dict.fromkeys(map(cut, [*range(total, 0, -floats), 0])) if total else (0, 0)
+        buckets = tuple(_bucket(start, stop, hosts, cut, bool(aligned)) for stop, start in pairwise(bounds))
+        groups, ready = _groups(offsets, [one.start for one in buckets])
         return cls(total, buckets, tuple(groups), tuple(offsets[:-1]), tuple(ready))
 
 
-def _groups(offsets: Sequence[int], floats: int, buckets: int) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Groups that each complete at least one bucket, and the buckets that are complete after each."""
+def _anywhere(bound: int) -> int:
+    return bound
+
+
+def _aligned(offsets: Sequence[int], floats: int, bound: int) -> int:
+    """The last multiple of so many floats of a variable that is not after ``bound``."""
+    first = offsets[bisect_right(offsets, bound) - 1]
+    return bound - (bound - first) % floats
+
+
+def _groups(offsets: Sequence[int], starts: Sequence[int]) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Groups that each complete at least one bucket, and the buckets that are complete after each; ``starts``: of the buckets."""
     groups: list[tuple[int, ...]] = []
     ready: list[int] = []
     group: tuple[int, ...] = ()
+    from_end = [-start for start in starts]
     for place in reversed(range(len(offsets) - 1)):
         group = (*group, place)
-        complete = buckets if not offsets[place] else (offsets[-1] - offsets[place]) // floats
+        complete = bisect_right(from_end, -offsets[place])
         if complete > (ready[-1] if ready else 0):
             groups.append(group)
             ready.append(complete)
             group = ()
     if not groups:
-        return [group], [buckets]
+        return [group], [len(starts)]
     groups[-1] += group  # variables without floats
     return groups, ready
 
 
-def _bucket(start: int, stop: int, hosts: int) -> Bucket:
+def _bucket(start: int, stop: int, hosts: int, cut: Callable[[int], int], has_segments: bool) -> Bucket:
     size = stop - start
-    cuts = [start + size * rank // hosts for rank in range(hosts + 1)]
-    return Bucket(start, stop, _extra_bytes(size, hosts) <= ONE_ROUND_BYTES, tuple(pairwise(cuts)))
+    cuts = [*(cut(start + size * rank // hosts) for rank in range(hosts)), stop]
+    is_whole = not has_segments and _extra_bytes(size, hosts) <= ONE_ROUND_BYTES
+    return Bucket(start, stop, is_whole, tuple(pairwise(cuts)))
 
 
 def _extra_bytes(size: int, hosts: int) -> int:
