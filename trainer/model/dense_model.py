@@ -29,8 +29,8 @@ from trainer.model.keras_network import KerasNetwork
 from trainer.model.losses import event_losses
 from trainer.model.mlp import random_of, trainable_of
 from trainer.model.network import Network
-from trainer.model.segmented_optimizer import SegmentedOptimizer
-from trainer.model.segments import Segment
+from trainer.model.segmented_optimizer import SegmentedOptimizer, assign, borrowed
+from trainer.model.segments import Segment, offsets_of
 from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.model.tower_training import TrainedTower
 from trainer.model.traced import Traced
@@ -256,9 +256,9 @@ class DenseModel:
         )
 
     def update_in_segments(self, segments: Sequence[Segment]) -> SegmentedOptimizer:
-        """Update these floats of the vector of :meth:`apply` alone from now on, and give the slots of the others up; before the first step.
+        """Update these floats of the vector of all weights alone from now on, and give the slots of the others up; before the first step.
 
-        A step is then :meth:`begin_update`, the updates of the segments, and :meth:`finish_update` with the weights of all hosts.
+        The vector is that of :mod:`trainer.model.segments`. A step is then :meth:`begin_update`, the updates of the segments, and :meth:`finish_update` with the weights of all hosts.
         """
         assert isinstance(self._optimizer, DenseOptimizer), "segments are chosen once"
         position = {id(one): k for k, one in enumerate(self._weights)}
@@ -277,19 +277,23 @@ class DenseModel:
         self._follow_schedule()
 
     def finish_update(self, weights: Array, units_on: Array) -> None:
-        """Take the weights of all segments after an update, one after the other, float32, flat, and count it; ``units_on``: see :meth:`units_on`."""
+        """Take the weights of all segments after an update, and count it.
+
+        Args:
+            weights: the vector, float32, in memory that a tensor can have. The weights stay in it until the next call.
+            units_on: see :meth:`units_on`.
+        """
         self.count_units(units_on)
-        at = 0
-        for variable, size in zip(self._trainable, self.sizes, strict=True):
-            variable.value.assign(weights[at : at + size].reshape(variable.shape))
-            at += size
+        for variable, at, size in zip(self._trainable, offsets_of(self.sizes), self.sizes, strict=False):
+            if size:
+                assign(variable.value, borrowed(weights[at : at + size].reshape(variable.shape)))
         self._optimizer.updates.assign_add(1)
 
     @property
     def unit_floats(self) -> Array:
-        """The floats of the vector of :meth:`apply` that say whether each counted hidden unit is on, int64 [units]."""
-        starts = np.cumsum([0, *self.sizes])
-        found = [np.arange(starts[place], starts[place + 1]) for place in self._unit_places]
+        """The floats of the vector of :meth:`update_in_segments` that say whether each counted hidden unit is on, int64 [units]."""
+        offsets, sizes = offsets_of(self.sizes), self.sizes
+        found = [np.arange(offsets[place], offsets[place] + sizes[place]) for place in self._unit_places]
         return np.concatenate([np.zeros(0, np.int64), *found])
 
     def count_units_of(self, gradients: Array) -> None:

@@ -18,8 +18,8 @@ from tests.trainer.synthetic import config  # noqa: E402
 from trainer.job.host.gradient_buckets import GradientBuckets  # noqa: E402
 from trainer.model.dense_optimizer import DenseOptimizer  # noqa: E402
 from trainer.model.dense_updates import SLOTS  # noqa: E402
-from trainer.model.segmented_optimizer import SegmentedOptimizer  # noqa: E402
-from trainer.model.segments import ALIGNED_FLOATS, BY_ELEMENT, pieces_of  # noqa: E402
+from trainer.model.segmented_optimizer import SegmentedOptimizer, borrowed  # noqa: E402
+from trainer.model.segments import ALIGNED_FLOATS, BY_ELEMENT, aligned_zeros, offsets_of, pieces_of  # noqa: E402
 
 
 def variables(shapes, seed):
@@ -59,7 +59,7 @@ class Hosts:
 
     def step(self, gradients, shapes, rate):
         """One update by gradients that are equal on all hosts."""
-        after = gradients.copy()
+        after = self.vector_of(gradients, shapes)
         for optimizer in self.optimizers:
             optimizer.rate.assign(rate)
             optimizer.begin()
@@ -67,9 +67,16 @@ class Hosts:
             for (start, stop), optimizer in zip(bucket.segments, self.optimizers, strict=True):
                 optimizer.update(number, after[start:stop])
         for weights, optimizer in zip(self.weights, self.optimizers, strict=True):
-            for variable, part in zip(weights, split(after, shapes), strict=True):
-                variable.assign(part)
+            for variable, at, size in zip(weights, self.layout.offsets, self.layout.sizes, strict=True):
+                variable.assign(after[at : at + size].reshape(variable.shape))
             optimizer.updates.assign_add(1)
+
+    def vector_of(self, gradients, shapes):
+        """The gradients at the places of the vector."""
+        found = aligned_zeros(self.layout.size)
+        for part, at in zip(split(gradients, shapes), self.layout.offsets, strict=True):
+            found[at : at + part.size] = part.reshape(-1)
+        return found
 
     def arrays(self):
         """The state of the optimizer of each host, with the slots of all."""
@@ -131,15 +138,15 @@ def assert_equal(arrays, expected):
 @settings(max_examples=scaled(100))
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.data())
 def test_the_pieces_of_a_segment_are_its_floats(sizes, data):
-    total = sum(sizes)
+    *offsets, total = offsets_of(sizes)
     start = data.draw(st.integers(0, total))
     stop = data.draw(st.integers(start, total))
-    vector = np.arange(total)
-    weights = np.split(vector, np.cumsum(sizes)[:-1])
+    weights = [np.arange(at, at + size) for at, size in zip(offsets, sizes, strict=True)]
     found = np.full(stop - start, -1)
     for piece in pieces_of(sizes, (start, stop)):
         found[piece.of_segment] = weights[piece.place][piece.of_weight]
-    assert found.tolist() == vector[start:stop].tolist()
+    of_weights = {one for weight in weights for one in weight.tolist()}
+    assert found.tolist() == [one if one in of_weights else -1 for one in range(start, stop)]
 
 
 def test_each_host_has_its_share_of_the_slots_alone():
@@ -155,6 +162,15 @@ def test_each_host_has_its_share_of_the_slots_alone():
         del whole
         gc.collect()
         assert [one() for one in released] == [None] * len(released)
+
+
+def test_a_tensor_has_the_memory_of_an_aligned_array_alone():
+    array = aligned_zeros(1000)
+    tensor = borrowed(array[64:128].reshape(8, 8))
+    array[64] = 3.0
+    assert float(tensor[0, 0]) == 3.0
+    with pytest.raises(AssertionError, match="ends the process"):
+        borrowed(array[1:65])
 
 
 def test_slots_are_gathered_before_they_are_read():

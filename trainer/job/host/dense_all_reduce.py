@@ -20,6 +20,7 @@ import numpy as np
 from trainer.errors import AttemptOver
 from trainer.job.host.channels import Channel
 from trainer.job.host.gradient_buckets import Bucket, GradientBuckets
+from trainer.model.segments import aligned_zeros
 from transforms.arrays import Array
 from transforms.errors import DataError
 
@@ -29,7 +30,7 @@ class DenseSum:
     """What all hosts have after a step.
 
     Attributes:
-        vector: the sum of the gradients, or the weights after an update by it, float32, flat.
+        vector: the sum of the gradients, or the weights after an update by it, float32, flat, at the offsets of the buckets.
         share: this host's share of the events of all hosts.
     """
 
@@ -64,7 +65,9 @@ class DenseAllReduce:
     ) -> None:
         self._layout, self._shares, self._sums, self._updates = buckets, shares, sums, updates
         self._own = np.zeros(buckets.size, np.float32)
-        self._total = np.zeros(buckets.size, np.float32)
+        self._total = aligned_zeros(buckets.size)
+        # Weights stay as they are until the next ones have been taken: they may be in use without a copy.
+        self._next = self._total if updates is None else aligned_zeros(buckets.size)
         longest = max(stop - start for start, stop in (_added(one, shares.rank) for one in buckets.buckets))
         self._scaled = np.zeros(longest, np.float32)
         self._weights: list[np.float32] = []
@@ -95,13 +98,19 @@ class DenseAllReduce:
 
     def put_all(self, gradients: Array) -> None:
         """As :meth:`put` for all groups, with the flat gradients of all variables."""
-        self._own[:] = gradients
+        layout, first = self._layout, 0
+        for at, size in zip(layout.offsets, layout.sizes, strict=True):
+            self._own[at : at + size] = gradients[first : first + size]
+            first += size
         with self._changed:
             self._put = len(self._layout.groups)
             self._changed.notify_all()
 
     def finish(self) -> DenseSum:
-        """The sum, in memory that the next step writes to. Raises what the exchange with other hosts raises."""
+        """The sum, in memory that the next step writes to, or weights, in memory that the next but one writes to.
+
+        Raises what the exchange with other hosts raises.
+        """
         if self._pool is None:
             for work in (self._send_all, self._add_all, self._receive_all):
                 work()
@@ -110,7 +119,9 @@ class DenseAllReduce:
             for one in done:
                 one.result()
         self._is_over = True
-        return DenseSum(self._total, self._weights[self._shares.rank])
+        found = DenseSum(self._total, self._weights[self._shares.rank])
+        self._total, self._next = self._next, self._total
+        return found
 
     def abandon(self) -> None:
         """Give up the step that was begun, if there is one; the channels must be closed. Returns when no thread works for it."""

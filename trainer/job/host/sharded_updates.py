@@ -24,18 +24,23 @@ from transforms.errors import DataError
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
 
-#: Dense weights of so many bytes are updated in segments: below, a second round of messages takes as long as an update.
-SHARDED_BYTES = 8 << 20
+#: Dense weights of so many bytes are updated in segments. Below, a second round of messages and more calls of TensorFlow take what an update saves:
+#: benchmarks/update_sharding.py finds 0.84 to 1.02 of the steps a second for 1 to 11 MB, and more than one for 51 MB.
+SHARDED_BYTES = 32 << 20
+#: The least hosts by optimizer. The update of a segment is one operation of TensorFlow for Adam, and several for the others, which take about 2.5 times as
+#: long for a float as the compiled update of all weights.
+_LEAST_HOSTS = {"adam": 2, "adagrad": 4, "newton": 4}
 _FLOAT_BYTES = 4
 
 
 def pays(optimizer: str, dense: DenseModel, hosts: int, sharded_bytes: int = SHARDED_BYTES) -> bool:
     """Whether hosts update their segments of the dense weights in place of all of them. It is the same on all hosts.
 
-    Weights on a GPU are updated there, in less time than they take to leave it.
+    Optimizers that are not in :data:`~trainer.model.segments.BY_ELEMENT` cannot. Weights on a GPU are updated there, in less time than they take to leave it.
     """
     is_large = _FLOAT_BYTES * sum(dense.sizes) >= max(sharded_bytes, 1)
-    return hosts > 1 and optimizer in BY_ELEMENT and is_large and not dense.is_on_gpu
+    has_hosts = optimizer in BY_ELEMENT and hosts >= _LEAST_HOSTS[optimizer]
+    return has_hosts and is_large and not dense.is_on_gpu
 
 
 class ShardedUpdates(StagedSums):

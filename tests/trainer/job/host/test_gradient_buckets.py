@@ -29,10 +29,9 @@ def test_buckets_cover_the_vector_from_its_end(sizes, hosts, bucket_bytes):
 
 
 @settings(max_examples=scaled(200))
-@given(st.lists(st.integers(0, 200), max_size=8), st.integers(2, 7), st.integers(4, 900), st.integers(1, 70))
-def test_aligned_buckets_cover_the_vector_and_cut_weights_at_multiples(sizes, hosts, bucket_bytes, aligned):
+@given(st.lists(st.integers(0, 200), max_size=8), st.integers(2, 7), st.integers(4, 900), st.integers(2, 70))
+def test_aligned_buckets_cover_the_vector_and_cut_at_multiples(sizes, hosts, bucket_bytes, aligned):
     found = GradientBuckets.of(sizes, hosts, bucket_bytes, aligned=aligned)
-    starts = {at for one in found.buckets for segment in one.segments for at in segment}
     at = found.size
     for bucket in found.buckets:
         assert bucket.stop == at
@@ -42,12 +41,15 @@ def test_aligned_buckets_cover_the_vector_and_cut_weights_at_multiples(sizes, ho
         assert 4 * (bucket.stop - bucket.start) <= bucket_bytes + 4 * aligned
         assert [start for start, _ in bucket.segments[1:]] == [stop for _, stop in bucket.segments[:-1]]
         assert (bucket.segments[0][0], bucket.segments[-1][1]) == (bucket.start, bucket.stop)
+        assert all(start % aligned == 0 for start, _ in bucket.segments)
         sizes_of = [stop - start for start, stop in bucket.segments]
-        assert max(sizes_of) - min(sizes_of) <= 2 * aligned + 1
+        assert max(sizes_of) - min(sizes_of) <= 2 * aligned
     assert at == 0
     assert found.ready[-1] == len(found.buckets)
-    for first, size in zip(found.offsets, sizes, strict=True):
-        assert all((one - first) % aligned == 0 for one in starts if first <= one < first + size)
+    assert all(first % aligned == 0 for first in found.offsets)
+    ends = [first + size for first, size in zip(found.offsets, sizes, strict=True)]
+    for end, begin in zip(ends, [*found.offsets[1:], found.size], strict=bool(sizes)):
+        assert 0 <= begin - end < aligned
 
 
 @settings(max_examples=scaled(200))

@@ -51,7 +51,7 @@ def run(
 
 @pytest.mark.parametrize(
     ("hosts", "options"),
-    [(2, {"staleness": 2}), pytest.param(3, {"dense_optimizer": "adagrad", "linear": True}, marks=pytest.mark.soak)],
+    [(2, {"staleness": 2}), pytest.param(3, {"linear": True, "activation": "relu"}, marks=pytest.mark.soak)],
 )
 def test_a_lost_host_changes_no_bit(warehouse, tmp_path, hosts, options):
     killed = []
