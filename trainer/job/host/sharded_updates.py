@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
 
 #: Dense weights of so many bytes are updated in segments. Below, a second round of messages and more calls of TensorFlow take what an update saves:
-#: benchmarks/update_sharding.py finds 0.84 to 1.02 of the steps a second for 1 to 11 MB, and more than one for 51 MB.
+#: benchmarks/update_sharding.py has 0.84 to 1.02 of the steps a second for 1 to 11 MB, and 0.99 to 1.17 for 51 MB; sizes between were not measured.
 SHARDED_BYTES = 32 << 20
-#: The least hosts by optimizer. The update of a segment is one operation of TensorFlow for Adam, and several for the others, which take about 2.5 times as
-#: long for a float as the compiled update of all weights.
+#: The least hosts by optimizer. The update of a segment is one operation of TensorFlow for Adam, and several for the others, which take about twice
+#: as long for a float as the compiled update of all weights, or longer.
 _LEAST_HOSTS = {"adam": 2, "adagrad": 4, "newton": 4}
 _FLOAT_BYTES = 4
 
