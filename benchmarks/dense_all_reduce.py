@@ -25,7 +25,8 @@ _MLPS = ((256, 5), (512, 11), (1024, 13))
 _ROWS = 128
 
 
-def _link(text: str) -> Link:
+def link_of(text: str) -> Link:
+    """The link of an option, ``DELAY_MS:GBIT``."""
     delay, rate = text.split(":")
     return Link(float(delay) / 1e3, float(rate) * 1e9 / 8)
 
@@ -53,7 +54,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--bucket-kib", type=int, nargs="+", default=[BUCKET_BYTES >> 10])
-    parser.add_argument("--links", type=_link, nargs="+", default=[Link(), Link(1e-3, 10e9 / 8)])
+    parser.add_argument("--links", type=link_of, nargs="+", default=[Link(), Link(1e-3, 10e9 / 8)])
     parser.add_argument(
         "--mlps", type=int, nargs="+", default=range(len(_MLPS)), help="0 to 2: those of 1, 10 and 50 MB"
     )

@@ -109,7 +109,7 @@ class _Trainer:
         else:
             *_, flat = self._model.gradients(*self._inputs)
             sums.put_all(flat)
-        self._model.apply(sums.finish().gradients)
+        self._model.apply(sums.finish().vector)
 
     def alone(self) -> None:
         """A step without other hosts."""

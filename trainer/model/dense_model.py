@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from trainer.errors import ConfigError, TornCheckpoint
-from trainer.model.adam import FusedAdam
 from trainer.model.dcn import Dcn
+from trainer.model.dense_optimizer import DenseOptimizer
 from trainer.model.dense_scaling import Scaling
-from trainer.model.dense_updates import NEWTON_PRIOR, step_rate
+from trainer.model.dense_updates import step_rate
 from trainer.model.dlrm import Dlrm
 from trainer.model.fm import FactorizationMachine
 from trainer.model.gradient_stages import HandOn, hand_on_in_stages
@@ -26,11 +26,11 @@ from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits, UnitCounter
 from trainer.model.inputs import InputLayout
 from trainer.model.keras_network import KerasNetwork
-from trainer.model.large_batch import Lamb, Lars
 from trainer.model.losses import event_losses
 from trainer.model.mlp import random_of, trainable_of
 from trainer.model.network import Network
-from trainer.model.newton import DiagonalNewton
+from trainer.model.segmented_optimizer import SegmentedOptimizer, assign, borrowed
+from trainer.model.segments import Segment, offsets_of
 from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.model.tower_training import TrainedTower
 from trainer.model.traced import Traced
@@ -38,15 +38,7 @@ from trainer.options.config import TrainConfig
 from transforms.arrays import Array
 from transforms.errors import listed
 
-#: Keras's lists of the variables of each optimizer, one variable for each weight.
-_SLOT_LISTS = {
-    "sgd": (),
-    "adagrad": ("_accumulators",),
-    "adam": ("_momentums", "_velocities"),
-    "lamb": ("_momentums", "_velocities"),
-    "lars": ("_accumulators",),
-    "newton": ("_accumulators",),
-}
+_Value = TypeVar("_Value")
 
 
 class DenseModel:
@@ -91,8 +83,7 @@ class DenseModel:
         #: The hidden units that are counted, those of ReLU.
         self.counted_units = sum(int(self._trainable[place].shape[0]) for place in self._unit_places)
         self._units = UnitCounter(self.counted_units) if self.counted_units else None
-        self._optimizer = _optimizer(config)
-        self._optimizer.build(self._weights)
+        self._optimizer: DenseOptimizer | SegmentedOptimizer = DenseOptimizer(config, self._weights)
         self._share = 1.0  # of the learning rate
         shapes = self._shapes()
         self._step = Traced(self._train_step, shapes)
@@ -154,10 +145,11 @@ class DenseModel:
 
     def _train_step(self, activations: Any, linear: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, ...]:
         logits, gradients = self._gradients(activations, linear, dense, labels, weights)
-        self._optimizer.apply(gradients[2:], self._trainable)
+        self._apply_step(gradients[2:])
         return logits, gradients[0], gradients[1], self.units_on(gradients[2:])
 
     def _apply_step(self, gradients: Any) -> None:
+        assert isinstance(self._optimizer, DenseOptimizer), "hosts update their segments of the weights"
         self._optimizer.apply(gradients, self._trainable)
 
     def _gradients(self, activations: Any, linear: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, list[Any]]:
@@ -237,7 +229,7 @@ class DenseModel:
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of the dense weights."""
-        self._optimizer.learning_rate = step_rate(self._config.dense_optimizer, rate, self._config.batch_rows)
+        self._optimizer.rate.assign(step_rate(self._config.dense_optimizer, rate, self._config.batch_rows))
 
     def _follow_schedule(self) -> None:
         """Set the learning rate of the next update."""
@@ -262,6 +254,47 @@ class DenseModel:
         self._update(
             [tf.constant(part.reshape(variable.shape)) for part, variable in zip(parts, self._trainable, strict=True)]
         )
+
+    def update_in_segments(self, segments: Sequence[Segment]) -> SegmentedOptimizer:
+        """Update these floats of the vector of all weights alone from now on, and give the slots of the others up; before the first step.
+
+        The vector is that of :mod:`trainer.model.segments`. A step is then :meth:`begin_update`, the updates of the segments, and :meth:`finish_update` with the weights of all hosts.
+        """
+        assert isinstance(self._optimizer, DenseOptimizer), "segments are chosen once"
+        position = {id(one): k for k, one in enumerate(self._weights)}
+        slots = [self._optimizer.slots[position[id(one)]] for one in self._trainable]
+        found = SegmentedOptimizer(self._config.dense_optimizer, self._optimizer, self._trainable, slots, segments)
+        self._optimizer = found
+        return found
+
+    @property
+    def is_on_gpu(self) -> bool:
+        """Whether TensorFlow has the weights on a GPU."""
+        return any("GPU" in one.value.device for one in self._trainable[:1])
+
+    def begin_update(self) -> None:
+        """Begin an update whose segments are updated apart: its learning rate is that of the schedule."""
+        self._follow_schedule()
+
+    def finish_update(self, weights: Array, units_on: Array) -> None:
+        """Take the weights of all segments after an update, and count it.
+
+        Args:
+            weights: the vector, float32, in memory that a tensor can have. The weights stay in it until the next call.
+            units_on: see :meth:`units_on`.
+        """
+        self.count_units(units_on)
+        for variable, at, size in zip(self._trainable, offsets_of(self.sizes), self.sizes, strict=False):
+            if size:
+                assign(variable.value, borrowed(weights[at : at + size].reshape(variable.shape)))
+        self._optimizer.updates.assign_add(1)
+
+    @property
+    def unit_floats(self) -> Array:
+        """The floats of the vector of :meth:`update_in_segments` that say whether each counted hidden unit is on, int64 [units]."""
+        offsets, sizes = offsets_of(self.sizes), self.sizes
+        found = [np.arange(offsets[place], offsets[place] + sizes[place]) for place in self._unit_places]
+        return np.concatenate([np.zeros(0, np.int64), *found])
 
     def count_units_of(self, gradients: Array) -> None:
         """Count the hidden units that are off in a step that was made elsewhere, by gradients as :meth:`gradients` returns them."""
@@ -294,10 +327,8 @@ class DenseModel:
         return activations.reshape(len(activations), len(self._widths), -1)
 
     def _variables(self) -> dict[str, Any]:
-        """All state of training, named by kind and order: weights, other changing variables, random state,
-        optimizer slots."""
-        kinds = {"weights": self._weights, "moving": self._moving, "random": self._random,
-                 "optimizer": self._optimizer.variables}  # fmt: skip
+        """All state of training without that of the optimizer, named by kind and order: weights, other changing variables, random state."""
+        kinds = {"weights": self._weights, "moving": self._moving, "random": self._random}
         return {f"{kind}/{k:03d}": variable for kind, group in kinds.items() for k, variable in enumerate(group)}
 
     @property
@@ -324,14 +355,14 @@ class DenseModel:
 
     @property
     def optimizer_slots(self) -> list[list[Any]]:
-        """By dense weight, also of modules of towers, the optimizer's variables for it."""
-        lists = [getattr(self._optimizer, name) for name in _SLOT_LISTS[self._config.dense_optimizer]]
-        return [[of_weights[k] for of_weights in lists] for k in range(len(self._weights))]
+        """By dense weight, also of modules of towers, the optimizer's variables for it; none before :meth:`update_in_segments` alone."""
+        assert isinstance(self._optimizer, DenseOptimizer), "the slots are those of segments"
+        return self._optimizer.slots
 
     @property
     def optimizer_updates(self) -> Any:
         """The optimizer's variable for the number of its updates."""
-        return self._optimizer.iterations
+        return self._optimizer.updates
 
     @property
     def changing(self) -> list[Any]:
@@ -340,7 +371,7 @@ class DenseModel:
 
     def tensors(self) -> dict[str, Any]:
         """TensorFlow's variables of a prediction, for a SavedModel, by the names of :meth:`state`."""
-        return {name: one.value for name, one in self._variables().items() if not name.startswith("optimizer/")}
+        return {name: one.value for name, one in self._variables().items()}
 
     def check_replicable(self) -> None:
         """Raise :class:`ConfigError` for variables that would differ between the hosts of a job, or the devices of a slice."""
@@ -351,12 +382,14 @@ class DenseModel:
 
     def state(self) -> dict[str, Array]:
         """A copy of all state of training, by name: dense weights, random state, optimizer slots."""
-        return {name: np.array(variable.value.numpy()) for name, variable in self._variables().items()}
+        weights = {name: np.array(variable.value.numpy()) for name, variable in self._variables().items()}
+        return {**weights, **_numbered(self._optimizer.arrays())}
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Restore a :meth:`state`. Raises :class:`TornCheckpoint` if names, types or shapes differ."""
         variables = self._variables()
-        ours = {name: (tuple(variable.shape), str(variable.dtype)) for name, variable in variables.items()}
+        kinds = {name: (tuple(variable.shape), str(variable.dtype)) for name, variable in variables.items()}
+        ours = {**kinds, **_numbered(self._optimizer.kinds())}
         theirs = {name: (tuple(array.shape), str(array.dtype)) for name, array in state.items()}
         differing = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
         if differing:
@@ -368,8 +401,14 @@ class DenseModel:
             )
         for name, variable in variables.items():
             variable.assign(state[name])
+        self._optimizer.load([state[name] for name in _numbered(self._optimizer.kinds())])
         self.set_learning_rate(self._config.dense_learning_rate)  # the run may go on with another one
         self._share = 1.0
+
+
+def _numbered(values: Sequence[_Value]) -> dict[str, _Value]:
+    """What an optimizer has, by the names of checkpoints."""
+    return {f"optimizer/{k:03d}": value for k, value in enumerate(values)}
 
 
 def _network_of(layout: InputLayout, config: TrainConfig, head: AnyHead, *, takes_outputs: bool) -> Network:
@@ -391,14 +430,3 @@ def _embedding_drop(config: TrainConfig) -> Any:
 
 def _shape_text(kind: tuple[tuple[int, ...], str] | None) -> str:
     return "none" if kind is None else f"{kind[1]} {list(kind[0])}"
-
-
-def _optimizer(config: TrainConfig) -> Any:
-    kind = config.dense_optimizer
-    rate = step_rate(kind, config.dense_learning_rate, config.batch_rows)
-    if kind == "newton":
-        return DiagonalNewton(learning_rate=rate, initial_accumulator_value=NEWTON_PRIOR / config.batch_rows**2)
-    if kind == "lars":
-        return Lars(learning_rate=rate, initial_accumulator_value=0.0)
-    kinds = {"adagrad": keras.optimizers.Adagrad, "adam": FusedAdam, "lamb": Lamb, "sgd": keras.optimizers.SGD}
-    return kinds[kind](learning_rate=rate)

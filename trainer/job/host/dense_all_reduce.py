@@ -3,6 +3,8 @@
 Each host adds its segment of a bucket, and sends the sum to the others: a host sends 2 n (H - 1) / H bytes of n, where it would send
 (H - 1) n of whole vectors. Floats are added in the order of ranks, so sums are equal on all hosts, bit for bit, and do not depend on
 buckets or timing.
+
+Hosts may also update the dense weights by segments: each replaces the sums of its segment by the weights after the update, and sends these.
 """
 
 from __future__ import annotations
@@ -11,22 +13,39 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from trainer.errors import AttemptOver
 from trainer.job.host.channels import Channel
 from trainer.job.host.gradient_buckets import Bucket, GradientBuckets
+from trainer.model.segments import aligned_zeros
 from transforms.arrays import Array
 from transforms.errors import DataError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseSum:
-    """The sum of a step: float32 ``gradients``, flat; ``share``: this host's share of the events of all hosts."""
+    """What all hosts have after a step.
 
-    gradients: Array
+    Attributes:
+        vector: the sum of the gradients, or the weights after an update by it, float32, flat, at the offsets of the buckets.
+        share: this host's share of the events of all hosts.
+    """
+
+    vector: Array
     share: np.float32
+
+
+class SegmentUpdates(Protocol):
+    """The updates of this host's segments, by the number of their bucket. Calls come from the threads of the sum."""
+
+    def update(self, bucket: int, floats: Array) -> Array:
+        """Replace the sums of a segment by its weights after the update; return what all hosts take with them, an array of one dimension."""
+
+    def take(self, bucket: int, sender: int, notes: Array) -> None:
+        """What :meth:`update` has returned on a host, this one included. Raises :class:`DataError` for another array."""
 
 
 class DenseAllReduce:
@@ -38,12 +57,17 @@ class DenseAllReduce:
         buckets: of the model, equal on all hosts.
         shares: takes each host's gradients.
         sums: takes their sums.
+        updates: updates this host's segments, which all buckets must have; None: hosts need the sums themselves.
     """
 
-    def __init__(self, buckets: GradientBuckets, shares: Channel, sums: Channel) -> None:
-        self._layout, self._shares, self._sums = buckets, shares, sums
+    def __init__(
+        self, buckets: GradientBuckets, shares: Channel, sums: Channel, updates: SegmentUpdates | None = None
+    ) -> None:
+        self._layout, self._shares, self._sums, self._updates = buckets, shares, sums, updates
         self._own = np.zeros(buckets.size, np.float32)
-        self._total = np.zeros(buckets.size, np.float32)
+        self._total = aligned_zeros(buckets.size)
+        # Weights stay as they are until the next ones have been taken: they may be in use without a copy.
+        self._next = self._total if updates is None else aligned_zeros(buckets.size)
         longest = max(stop - start for start, stop in (_added(one, shares.rank) for one in buckets.buckets))
         self._scaled = np.zeros(longest, np.float32)
         self._weights: list[np.float32] = []
@@ -74,13 +98,19 @@ class DenseAllReduce:
 
     def put_all(self, gradients: Array) -> None:
         """As :meth:`put` for all groups, with the flat gradients of all variables."""
-        self._own[:] = gradients
+        layout, first = self._layout, 0
+        for at, size in zip(layout.offsets, layout.sizes, strict=True):
+            self._own[at : at + size] = gradients[first : first + size]
+            first += size
         with self._changed:
             self._put = len(self._layout.groups)
             self._changed.notify_all()
 
     def finish(self) -> DenseSum:
-        """The sum, in memory that the next step writes to. Raises what the exchange with other hosts raises."""
+        """The sum, in memory that the next step writes to, or weights, in memory that the next but one writes to.
+
+        Raises what the exchange with other hosts raises.
+        """
         if self._pool is None:
             for work in (self._send_all, self._add_all, self._receive_all):
                 work()
@@ -89,7 +119,9 @@ class DenseAllReduce:
             for one in done:
                 one.result()
         self._is_over = True
-        return DenseSum(self._total, self._weights[self._shares.rank])
+        found = DenseSum(self._total, self._weights[self._shares.rank])
+        self._total, self._next = self._next, self._total
+        return found
 
     def abandon(self) -> None:
         """Give up the step that was begun, if there is one; the channels must be closed. Returns when no thread works for it."""
@@ -121,10 +153,11 @@ class DenseAllReduce:
             if number == 0:
                 self._weights = _weights_of([_rows_of(sender, arrays) for sender, arrays in enumerate(received)])
             start, stop = _added(bucket, rank)
-            parts = [_floats_of(sender, arrays[-1:], stop - start) for sender, arrays in enumerate(received)]
+            parts = [floats_of(sender, arrays[-1:], stop - start) for sender, arrays in enumerate(received)]
             self._add(parts, self._total[start:stop])
+            notes = [] if self._updates is None else [self._updates.update(number, self._total[start:stop])]
             if not bucket.is_whole:
-                self._sums.send([[self._total[start:stop]]] * hosts)
+                self._sums.send([[self._total[start:stop], *notes]] * hosts)
 
     def _add(self, parts: Sequence[Array], total: Array) -> None:
         """Write the weighted sum of the hosts' parts, in the order of ranks, to ``total``."""
@@ -135,14 +168,19 @@ class DenseAllReduce:
                 np.add(total, scaled, out=total)
 
     def _receive_all(self) -> None:
-        """Take the sums of the other hosts."""
-        rank = self._sums.rank
-        for bucket in self._layout.buckets:
-            if bucket.is_whole:
-                continue
-            for sender, ((start, stop), arrays) in enumerate(zip(bucket.segments, self._sums.receive(), strict=True)):
-                if sender != rank:
-                    self._total[start:stop] = _floats_of(sender, arrays, stop - start)
+        """Take the sums of the other hosts, or their weights."""
+        for number, bucket in enumerate(self._layout.buckets):
+            if not bucket.is_whole:
+                for sender, arrays in enumerate(self._sums.receive()):
+                    self._take(number, sender, bucket.segments[sender], arrays)
+
+    def _take(self, bucket: int, sender: int, segment: tuple[int, int], arrays: Sequence[Array]) -> None:
+        start, stop = segment
+        floats = arrays if self._updates is None else arrays[:-1]
+        if sender != self._sums.rank:
+            self._total[start:stop] = floats_of(sender, floats, stop - start)
+        if self._updates is not None:
+            self._updates.take(bucket, sender, arrays[-1])
 
 
 def _added(bucket: Bucket, rank: int) -> tuple[int, int]:
@@ -150,7 +188,7 @@ def _added(bucket: Bucket, rank: int) -> tuple[int, int]:
     return (bucket.start, bucket.stop) if bucket.is_whole else bucket.segments[rank]
 
 
-def _floats_of(sender: int, arrays: Sequence[Array], size: int) -> Array:
+def floats_of(sender: int, arrays: Sequence[Array], size: int) -> Array:
     """The only one of some arrays. Raises :class:`DataError` unless it has so many floats."""
     if len(arrays) != 1 or arrays[0].dtype != np.float32 or arrays[0].shape != (size,):
         raise DataError("a message of gradients must have the floats of its bucket", where=f"host of rank {sender}",

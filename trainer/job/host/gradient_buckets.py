@@ -2,13 +2,18 @@
 
 The gradients follow each other in the order of the model's variables. The backward pass gives those of the last layers first, so the
 first bucket is the end of the vector.
+
+Where hosts update their segments of the weights, all buckets have segments, and variables and segments begin at multiples of some floats.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
+
+from trainer.model.segments import offsets_of
 
 #: The size of a bucket; a smaller model has one. Of 256 KiB to 4 MiB the best of benchmarks/dense_all_reduce.py for 2 and 4 hosts together.
 BUCKET_BYTES = 2 << 20
@@ -37,9 +42,10 @@ class GradientBuckets:
     """The buckets of a model on some hosts, in the order in which they are sent.
 
     Attributes:
-        size: the floats of all variables.
+        size: the floats of the vector.
         buckets: from the end of the vector to its beginning; at least one.
         groups: variables, by their places in the model's order, that are handed over together, in the order of the backward pass.
+        sizes: by variable, its floats.
         offsets: by variable, its first float.
         ready: by group, the buckets that are complete when its variables, and those of the groups before, are there.
     """
@@ -47,43 +53,50 @@ class GradientBuckets:
     size: int
     buckets: tuple[Bucket, ...]
     groups: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
     offsets: tuple[int, ...]
     ready: tuple[int, ...]
 
     @classmethod
-    def of(cls, sizes: Sequence[int], hosts: int, bucket_bytes: int = BUCKET_BYTES) -> GradientBuckets:
-        """The buckets of variables with so many floats each, one for a single host; ``bucket_bytes``: at least 4."""
-        offsets = [0, *accumulate(sizes)]
-        total = offsets[-1]
+    def of(
+        cls, sizes: Sequence[int], hosts: int, bucket_bytes: int = BUCKET_BYTES, *, aligned: int = 1
+    ) -> GradientBuckets:
+        """The buckets of variables with so many floats each, one for a single host; ``bucket_bytes``: at least 4.
+
+        ``aligned``: where hosts update segments, variables and segments begin at multiples of so many floats, and no bucket is whole; 1: they do not.
+        """
+        *offsets, total = offsets_of(sizes, aligned)
         floats = bucket_bytes // _FLOAT_BYTES if hosts > 1 else max(total, 1)
-        stops = range(total, 0, -floats) or (0,)
-        buckets = tuple(_bucket(max(stop - floats, 0), stop, hosts) for stop in stops)
-        groups, ready = _groups(offsets, floats, len(buckets))
-        return cls(total, buckets, tuple(groups), tuple(offsets[:-1]), tuple(ready))
+        bounds = dict.fromkeys(bound - bound % aligned for bound in (*range(total, 0, -floats), 0)) if total else (0, 0)
+        buckets = tuple(_bucket(start, stop, hosts, aligned) for stop, start in pairwise(bounds))
+        groups, ready = _groups(offsets, [one.start for one in buckets])
+        return cls(total, buckets, tuple(groups), tuple(sizes), tuple(offsets), tuple(ready))
 
 
-def _groups(offsets: Sequence[int], floats: int, buckets: int) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Groups that each complete at least one bucket, and the buckets that are complete after each."""
+def _groups(offsets: Sequence[int], starts: Sequence[int]) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Groups that each complete at least one bucket, and the buckets that are complete after each; ``starts``: of the buckets."""
     groups: list[tuple[int, ...]] = []
     ready: list[int] = []
     group: tuple[int, ...] = ()
-    for place in reversed(range(len(offsets) - 1)):
+    from_end = [-start for start in starts]
+    for place in reversed(range(len(offsets))):
         group = (*group, place)
-        complete = buckets if not offsets[place] else (offsets[-1] - offsets[place]) // floats
+        complete = bisect_right(from_end, -offsets[place])
         if complete > (ready[-1] if ready else 0):
             groups.append(group)
             ready.append(complete)
             group = ()
     if not groups:
-        return [group], [buckets]
+        return [group], [len(starts)]
     groups[-1] += group  # variables without floats
     return groups, ready
 
 
-def _bucket(start: int, stop: int, hosts: int) -> Bucket:
+def _bucket(start: int, stop: int, hosts: int, aligned: int) -> Bucket:
     size = stop - start
-    cuts = [start + size * rank // hosts for rank in range(hosts + 1)]
-    return Bucket(start, stop, _extra_bytes(size, hosts) <= ONE_ROUND_BYTES, tuple(pairwise(cuts)))
+    cuts = [start + size * rank // hosts // aligned * aligned for rank in range(hosts)]
+    is_whole = aligned == 1 and _extra_bytes(size, hosts) <= ONE_ROUND_BYTES
+    return Bucket(start, stop, is_whole, tuple(pairwise([*cuts, stop])))
 
 
 def _extra_bytes(size: int, hosts: int) -> int:

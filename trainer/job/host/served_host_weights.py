@@ -12,6 +12,7 @@ from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.errors import ServerLost
 from trainer.job.host.channels import Channels
 from trainer.job.host.host_weights import HostWeights
+from trainer.job.host.sharded_updates import SHARDED_BYTES
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
@@ -48,8 +49,10 @@ class ServedHostWeights(HostWeights):
         channels: Channels,
         moves: JobMoves,
         slice_: TpuSlice | None = None,
+        *,
+        sharded_bytes: int = SHARDED_BYTES,
     ) -> None:
-        super().__init__(layout, config, head, channels, slice_=slice_)
+        super().__init__(layout, config, head, channels, slice_=slice_, sharded_bytes=sharded_bytes)
         self._config, self._exchange, self._moves = config, channels.tables, moves
         self._tables: ServedTables | None = None
         self._connected: RunServers | None = None
@@ -151,6 +154,7 @@ class ServedHostWeights(HostWeights):
 
     def arrays(self) -> dict[str, Array]:
         """See :meth:`Weights.arrays`."""
+        self._gather_dense(to_all=True)
         states = self.tables.arrays() if self._loads else state_arrays(self._empty())
         return {**self.dense_arrays(), **states}
 
@@ -162,6 +166,7 @@ class ServedHostWeights(HostWeights):
         """See :meth:`Weights.begin_tables`. The servers have made the updates of all hosts before any row is read."""
         self.tables.engine.finish()
         meet(self._exchange)
+        self._gather_dense()
         if self._loads:
             self._is_saving = True
             return self.tables.begin(most_bytes)

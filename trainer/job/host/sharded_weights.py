@@ -11,6 +11,7 @@ from trainer.job.host.channels import Channels
 from trainer.job.host.gradient_buckets import BUCKET_BYTES
 from trainer.job.host.host_weights import HostWeights
 from trainer.job.host.shard_arrays import parted_shards, shard_arrays, shard_states
+from trainer.job.host.sharded_updates import SHARDED_BYTES
 from trainer.job.host.tower_weights import TowerWeights, has_own_modules
 from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
@@ -53,6 +54,7 @@ class ShardedWeights(HostWeights):
         *,
         values: str = "float32",
         bucket_bytes: int = BUCKET_BYTES,
+        sharded_bytes: int = SHARDED_BYTES,
     ) -> None:
         exchange, held, pruning = channels.tables, config.batches_held, config.pruning
         hashed = limits_of(layout, config, head)
@@ -92,7 +94,17 @@ class ShardedWeights(HostWeights):
                 hash_prefix=LINEAR,
                 values=values,
             )
-        super().__init__(layout, config, head, channels, engine, linear, dense=dense, bucket_bytes=bucket_bytes)
+        super().__init__(
+            layout,
+            config,
+            head,
+            channels,
+            engine,
+            linear,
+            dense=dense,
+            bucket_bytes=bucket_bytes,
+            sharded_bytes=sharded_bytes,
+        )
         self._tables = [(kind, one) for kind, one in (("embedding", deep), ("linear", linear)) if one is not None]
 
     def initial_arrays(self) -> dict[str, Array]:
@@ -103,11 +115,13 @@ class ShardedWeights(HostWeights):
     def arrays(self) -> dict[str, Array]:
         """See :meth:`Weights.arrays`. All hosts call it at once."""
         self._gather_modules()
+        self._gather_dense(to_all=True)
         return self.initial_arrays()
 
     def begin_tables(self, most_bytes: int) -> tuple[PartedArrays, ...]:
-        """See :meth:`Weights.begin_tables`. All hosts call it at once; then :meth:`dense_arrays` has the modules of all towers."""
+        """See :meth:`Weights.begin_tables`. All hosts call it at once; then :meth:`dense_arrays` has the modules of all towers, and at rank 0 all slots."""
         self._gather_modules()
+        self._gather_dense()
         return tuple(one for kind, tables in self._tables for one in parted_shards(kind, tables, most_bytes))
 
     def _gather_modules(self) -> None:

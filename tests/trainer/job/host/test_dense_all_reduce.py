@@ -52,7 +52,7 @@ def sums_on(hosts, sizes, rows, bucket_bytes, *, steps=2, in_groups=True, delays
             else:
                 reduce.put_all(vector)
             total = reduce.finish()
-            found.append((total.gradients.copy(), total.share))
+            found.append((total.vector.copy(), total.share))
         return found, channels.shares.sent_bytes + channels.sums.sent_bytes
 
     return on_channels(hosts, work, delays=delays)

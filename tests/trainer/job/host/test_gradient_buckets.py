@@ -29,6 +29,30 @@ def test_buckets_cover_the_vector_from_its_end(sizes, hosts, bucket_bytes):
 
 
 @settings(max_examples=scaled(200))
+@given(st.lists(st.integers(0, 200), max_size=8), st.integers(2, 7), st.integers(4, 900), st.integers(2, 70))
+def test_aligned_buckets_cover_the_vector_and_cut_at_multiples(sizes, hosts, bucket_bytes, aligned):
+    found = GradientBuckets.of(sizes, hosts, bucket_bytes, aligned=aligned)
+    at = found.size
+    for bucket in found.buckets:
+        assert bucket.stop == at
+        at = bucket.start
+        assert not bucket.is_whole
+        assert bucket.start < bucket.stop or not found.size
+        assert 4 * (bucket.stop - bucket.start) <= bucket_bytes + 4 * aligned
+        assert [start for start, _ in bucket.segments[1:]] == [stop for _, stop in bucket.segments[:-1]]
+        assert (bucket.segments[0][0], bucket.segments[-1][1]) == (bucket.start, bucket.stop)
+        assert all(start % aligned == 0 for start, _ in bucket.segments)
+        sizes_of = [stop - start for start, stop in bucket.segments]
+        assert max(sizes_of) - min(sizes_of) <= 2 * aligned
+    assert at == 0
+    assert found.ready[-1] == len(found.buckets)
+    assert all(first % aligned == 0 for first in found.offsets)
+    ends = [first + size for first, size in zip(found.offsets, sizes, strict=True)]
+    for end, begin in zip(ends, [*found.offsets[1:], found.size], strict=bool(sizes)):
+        assert 0 <= begin - end < aligned
+
+
+@settings(max_examples=scaled(200))
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(2, 7), st.integers(4, 300))
 def test_a_bucket_is_ready_when_its_variables_are_there(sizes, hosts, bucket_bytes):
     found = GradientBuckets.of(sizes, hosts, bucket_bytes)

@@ -194,7 +194,7 @@ def test_modules_stay_with_the_dense_part_where_hosts_cannot_have_them(prepared_
 
 @pytest.mark.slow
 def test_host_processes_train_the_same_bits_in_every_way():
-    """Three processes over real sockets: buckets and overlap, with late updates, give the bits of whole vectors sent in turn."""
+    """Three processes over real sockets: buckets, overlap and segments, with late updates, give the bits of whole vectors sent in turn."""
     hosts, root = 3, ROOT
     command = [sys.executable, "-m", "tests.trainer.job.host.host_process"]
     running = [
@@ -211,7 +211,7 @@ def test_host_processes_train_the_same_bits_in_every_way():
             found[name] = [line[1] for line in lines]
             assert len({line[2] for line in lines}) == 1, "dense weights are equal on all hosts"
             say(running, "done")
-        assert found["one bucket"] == found["overlapped"] == found["gathered"]
+        assert found["one bucket"] == found["overlapped"] == found["segments"] == found["gathered"]
         assert [one.wait(PATIENCE_SECS) for one in running] == [0] * hosts
     finally:
         for one in running:

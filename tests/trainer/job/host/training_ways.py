@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.support.whole_vectors import all_gather, summed
 from tests.trainer.synthetic import Synthetic, config
+from trainer.job.host.sharded_updates import ShardedUpdates
 from trainer.job.host.sharded_weights import ShardedWeights
 from trainer.run.preparation.preparation import prepare_run
 from trainer.run.reading.batches import make_batches
@@ -84,12 +85,25 @@ def bucketed(bucket_bytes):
     return make
 
 
-def by_towers(towers):
-    """Makes weights of hosts that exchange by towers; none: flat, by the plan of two towers."""
+def in_segments(bucket_bytes):
+    """Makes weights whose hosts update their segments of the dense part."""
 
     def make(prepared, options, channels):
+        weights = ShardedWeights(
+            prepared.layout, options, prepared.head, channels, bucket_bytes=bucket_bytes, sharded_bytes=0
+        )
+        assert isinstance(weights._sums, ShardedUpdates)
+        return weights
+
+    return make
+
+
+def by_towers(towers, **options):
+    """Makes weights of hosts that exchange by towers; none: flat, by the plan of two towers. ``options``: of :class:`ShardedWeights`."""
+
+    def make(prepared, chosen, channels):
         plan = _plan_of(prepared, channels, towers or halves(prepared))
-        return ShardedWeights(prepared.layout, options, prepared.head, channels, plan, towers)
+        return ShardedWeights(prepared.layout, chosen, prepared.head, channels, plan, towers, **options)
 
     return make
 
@@ -158,4 +172,5 @@ WAYS = {
     "gathered": (gathered, one_after_the_other(2)),
     "one bucket": (bucketed(1 << 20), in_pipeline(2)),
     "overlapped": (bucketed(900), in_pipeline(2)),
+    "segments": (in_segments(900), in_pipeline(2)),
 }

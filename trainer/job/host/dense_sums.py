@@ -1,0 +1,80 @@
+"""The dense part of a host in training: its gradients are summed over all hosts while the backward pass runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer.job.host.channels import Channels
+from trainer.job.host.dense_all_reduce import DenseAllReduce, DenseSum, SegmentUpdates
+from trainer.job.host.gradient_buckets import GradientBuckets
+from trainer.run.reading.batches import Batch
+from trainer.run.weights.dense_step import DenseStep, LookedUp, SummedDense, TableGradients
+from transforms.arrays import Array
+
+if TYPE_CHECKING:
+    from trainer.model.dense_model import DenseModel
+
+
+class DenseSums:
+    """The dense part of a host, whose gradients are summed over all hosts once all of them are there."""
+
+    def __init__(
+        self,
+        dense: SummedDense,
+        channels: Channels,
+        buckets: GradientBuckets,
+        updates: SegmentUpdates | None = None,
+    ) -> None:
+        self._dense = dense
+        self._sums = DenseAllReduce(buckets, channels.shares, channels.sums, updates)
+
+    def begin(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
+        """This host's gradients, of which the dense ones are sent to the other hosts meanwhile."""
+        weights = batch.weights
+        if not batch.rows:
+            # The loss of one event without features, times 0: the random state goes on as on the other hosts.
+            weights = weights.copy()
+            weights[0] = 1.0
+        inputs = looked_up.deep, looked_up.linear, batch.dense, batch.labels, weights
+        self._sums.begin(batch.rows)
+        logits, deep, linear = self._handed_on(*inputs)
+        return DenseStep(logits[: batch.rows], TableGradients(deep, linear))
+
+    def _handed_on(self, *inputs: Array) -> tuple[Array, ...]:
+        """Logits and the gradients of activations; those of dense weights are handed on."""
+        logits, deep, linear, dense = self._dense.gradients(*inputs)
+        self._sums.put_all(dense)
+        return logits, deep, linear
+
+    def finish(self, step: DenseStep) -> TableGradients:
+        """Update the dense weights by the gradients of all hosts; the gradients of the tables by the loss of all hosts."""
+        total = self._sums.finish()
+        self._update(total)
+        return TableGradients(step.gradients.deep * total.share, step.gradients.linear * total.share)
+
+    def _update(self, total: DenseSum) -> None:
+        self._dense.apply(total.vector)
+
+    def gather(self, *, to_all: bool) -> None:
+        """Gather what hosts have of the state of the dense part, at rank 0 or on all hosts, which call it at once: nothing here."""
+
+    def abandon(self) -> None:
+        """Give up the step that was begun, if there is one; see :meth:`DenseAllReduce.abandon`."""
+        self._sums.abandon()
+
+
+class StagedSums(DenseSums):
+    """The dense part in this process: gradients are sent while the backward pass goes on, if they have several groups."""
+
+    def __init__(
+        self,
+        dense: DenseModel,
+        channels: Channels,
+        buckets: GradientBuckets,
+        updates: SegmentUpdates | None = None,
+    ) -> None:
+        super().__init__(dense, channels, buckets, updates)
+        self._staged = dense.gradients_in_stages(buckets.groups, self._sums.put) if len(buckets.groups) > 1 else None
+
+    def _handed_on(self, *inputs: Array) -> tuple[Array, ...]:
+        return super()._handed_on(*inputs) if self._staged is None else self._staged(*inputs)
