@@ -119,6 +119,7 @@ def test_sources_with_other_tables_are_refused():
             "same tables": replace(order_of(changed, target), sources=sources_of(changed)),
             "all columns": replace(order_of(changed, target), sources=sources_of(large)),
             "into the tables": replace(order_of(source, target), rows=(1,)),
+            "at most": replace(order_of(source, target), rows=(1 << 50, *order_of(source, target).rows[1:])),
         }
         for match, order in cases.items():
             target.servers[0].begin_load()

@@ -38,6 +38,13 @@ class LiveServer:
 
     def __init__(self, link: ServerLink) -> None:
         self._link = link
+        try:
+            self._read_held()
+        except BaseException:
+            link.close()
+            raise
+
+    def _read_held(self) -> None:
         document = read_document(self._ask(Kind.READ_HELD, [], Kind.DOCUMENT).body, HELD_MEMBERS)
         self.held = read_held_tables(document["held"])
         self._has_history = [self.held.pruning is not None or one.limits is not None for one in self.held.tables]

@@ -97,7 +97,15 @@ class TableCopier:
 
     def _links(self, sources: CopySources, check: Callable[[], None]) -> list[LiveServer]:
         greeting = Greeting(attempt=sources.attempt, role=SessionRole.COPIES)
-        return [LiveServer(connect(False)) for connect in self._connect(greeting, sources.named, check)]
+        opened: list[LiveServer] = []
+        try:
+            for connect in self._connect(greeting, sources.named, check):
+                opened.append(LiveServer(connect(False)))
+        except BaseException:
+            for one in opened:
+                one.close()
+            raise
+        return opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +135,10 @@ class _Sources:
         self._order, self._rows, self._connect = order, rows, connect
         self._opened: list[LiveServer] = []
         held = rows.held
-        if len(order.rows) != len(held.tables):
-            raise ConfigError("tables must be copied into the tables of a server", value=len(order.rows),
-                              allowed=f"{len(held.tables)} parts")  # fmt: skip
+        sizes = [one.table.vocabulary_size for one in held.tables]
+        if len(order.rows) != len(sizes) or any(count > size for count, size in zip(order.rows, sizes, strict=True)):
+            raise ConfigError("tables must be copied into the tables of a server", value=order.rows[:8],
+                              allowed=f"rows of {len(sizes)} parts, at most {sizes[:8]}")  # fmt: skip
         self._pool = ThreadPoolExecutor(min(len(order.gives), _MOST_READS), "copy")
 
     @property
