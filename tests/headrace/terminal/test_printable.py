@@ -27,6 +27,8 @@ from headrace.cli.main import run
 from headrace.terminal.output import PrintableFormatter, document, emit, emit_line, record_to
 from headrace.terminal.printable import json_printable, printable, printable_screen
 from tests.warehouse.scenes import write_partition
+from trainer.checkpoints.local_run import LocalRun
+from trainer.checkpoints.run_files import RunFiles
 
 #: A colour, a title of the window, an override of direction, markup, an emoji's name, a C1 control, a surrogate, a line.
 HOSTILE = "a\x1b[31mb\x1b]0;title\x07\u202ec[red]d[/red]:smile:\x9b2J\ud800\u2028e"
@@ -52,6 +54,8 @@ def filled(kind: Any) -> Any:
         return datetime(2026, 1, 1, tzinfo=UTC)
     if kind is Path:
         return Path("x")
+    if kind is RunFiles:
+        return LocalRun(Path("x"))
     if origin is Literal:
         return args[0]
     if origin in (typing.Union, types.UnionType):
