@@ -14,12 +14,11 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Sequence
 
-from benchmarks.dense_all_reduce import link_of
-from benchmarks.support.delayed_mailbox import Link
+from benchmarks.support.dense_hosts import DenseCase
 from benchmarks.support.harness import machine
 from benchmarks.support.host_processes import HostProcesses
+from benchmarks.support.host_rounds import add_options, ms_text, slowest_of
 from benchmarks.support.sharded_hosts import SEGMENTS, SIDES, WHOLE, ShardedRounds
 
 #: About 1, 4, 10 and 50 MB of weights.
@@ -29,32 +28,21 @@ _ROWS = 128
 
 def _measure(hosts: HostProcesses, count: int, rounds: ShardedRounds) -> None:
     found = hosts.run(rounds)
-    slowest = {side: _slowest([one[side].step_secs for one in found]) for side in SIDES}
-    print(f"  {count} hosts, {rounds.dense_bytes / 1e6:.0f} MB, {rounds.link}")
+    slowest = {side: slowest_of([one[side].step_secs for one in found]) for side in SIDES}
+    print(f"  {count} hosts, {rounds.case.dense_bytes / 1e6:.0f} MB, {rounds.link}")
     for side in SIDES:
         cpu, update = ([statistics.median(getattr(one[side], name)) for one in found] for name in ("cpu_secs", "update_cpu_secs"))  # fmt: skip
         slots = max(one[side].slot_bytes for one in found)
-        print(f"    {side}: a step {_ms(slowest[side])}; CPU of a host {statistics.mean(cpu) * 1e3:.1f} ms, of that "
+        print(f"    {side}: a step {ms_text(slowest[side])}; CPU of a host {statistics.mean(cpu) * 1e3:.1f} ms, of that "
               f"{statistics.mean(update) * 1e3:.1f} ms in the update; slots {slots / 1e6:.1f} MB a host")  # fmt: skip
     ratio = statistics.median(a / b for a, b in zip(slowest[WHOLE], slowest[SEGMENTS], strict=True))
     print(f"    {ratio:.2f}x the steps a second in segments", flush=True)
 
 
-def _slowest(by_host: Sequence[Sequence[float]]) -> list[float]:
-    return [max(secs) for secs in zip(*by_host, strict=True)]
-
-
-def _ms(secs: Sequence[float]) -> str:
-    return f"{statistics.median(secs) * 1e3:.1f} ms ({min(secs) * 1e3:.1f} to {max(secs) * 1e3:.1f})"
-
-
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--links", type=link_of, nargs="+", default=[Link(), Link(1e-3, 10e9 / 8)])
+    add_options(parser)
     parser.add_argument("--mlps", type=int, nargs="+", default=[0, 3], help="0 to 3: those of 1, 4, 10 and 50 MB")
     parser.add_argument("--optimizer", default="adam", choices=["adagrad", "adam", "newton"])
     options = parser.parse_args()
@@ -64,10 +52,10 @@ def main() -> int:
     for count in options.hosts:
         with HostProcesses(count) as hosts:
             for number in options.mlps:
-                width, layers = _MLPS[number]
+                case = DenseCase(*_MLPS[number], _ROWS)
                 for link in options.links:
                     steps = options.steps if number else 10 * options.steps
-                    _measure(hosts, count, ShardedRounds(width, layers, _ROWS, options.optimizer, link, steps, options.rounds))  # fmt: skip
+                    _measure(hosts, count, ShardedRounds(case, options.optimizer, link, steps, options.rounds))  # fmt: skip
     return 0
 
 

@@ -17,10 +17,13 @@ from trainer.job.host.gradient_buckets import GradientBuckets
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
+    from trainer.model.inputs import InputLayout
+    from trainer.options.config import TrainConfig
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_INPUTS = 64
+#: The numbers of an event that the MLP of a case takes.
+INPUTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class DenseCase:
     @property
     def dense_bytes(self) -> int:
         """Of the weights, about."""
-        return 4 * self.width * (_INPUTS + (self.layers - 1) * self.width)
+        return 4 * self.width * (INPUTS + (self.layers - 1) * self.width)
 
 
 #: By way, the seconds of a step in each round; and the seconds of a step without other hosts in each.
@@ -83,7 +86,7 @@ class _Trainer:
         draw = rng.standard_normal
         labels = (rng.random(case.rows) < 0.3).astype(np.float32)
         none = np.zeros((case.rows, 0), np.float32)
-        inputs = draw((case.rows, _INPUTS), np.float32)
+        inputs = draw((case.rows, INPUTS), np.float32)
         self._rows, self._inputs = case.rows, (inputs, none, none, labels, np.ones(case.rows, np.float32))
 
     def _reduce(self, bucket_bytes: int) -> tuple[DenseAllReduce, Any]:
@@ -136,14 +139,18 @@ class _Trainer:
         return (time.perf_counter() - began) / steps
 
 
-def _model(case: DenseCase) -> DenseModel:
+def laid_out(case: DenseCase, **options: Any) -> tuple[InputLayout, TrainConfig]:
+    """The inputs and the options of a case; ``options``: others of training."""
     from trainer.model.inputs import TypedInput, lay_out
     from trainer.options.config import TrainConfig
-    from trainer.run.weights.run_state import build_dense
     from transforms.types import DType, Ragged
 
-    config = TrainConfig(
-        "unused", batch_rows=case.rows, dim=_INPUTS, bottom_mlp=(), top_mlp=(case.width,) * case.layers, threads=1
-    )
-    layout = lay_out([TypedInput("ids", Ragged(DType.INT64, 100))], config)
-    return build_dense(layout, config)
+    config = TrainConfig("unused", batch_rows=case.rows, dim=INPUTS, bottom_mlp=(), top_mlp=(case.width,) * case.layers,
+                         threads=1, **options)  # fmt: skip
+    return lay_out([TypedInput("ids", Ragged(DType.INT64, 100))], config), config
+
+
+def _model(case: DenseCase) -> DenseModel:
+    from trainer.run.weights.run_state import build_dense
+
+    return build_dense(*laid_out(case))

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from benchmarks.support.delayed_mailbox import Link
+from benchmarks.support.dense_hosts import INPUTS, DenseCase, laid_out
 from benchmarks.support.whole_vectors import all_gather
 from trainer.job.host.channels import Channels
 from trainer.job.host.dense_all_reduce import DenseSum
@@ -18,16 +19,14 @@ from trainer.job.host.dense_sums import StagedSums
 from trainer.job.host.gradient_buckets import GradientBuckets
 from trainer.job.host.sharded_updates import ShardedUpdates
 from trainer.job.host.sharded_weights import empty_batch
-from trainer.model.inputs import InputLayout, TypedInput, lay_out
+from trainer.model.inputs import InputLayout
 from trainer.options.config import TrainConfig
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.dense_step import LookedUp
 from trainer.run.weights.run_state import build_dense
-from transforms.types import DType, Ragged
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_INPUTS = 64
 #: Each host updates all weights, or its segments.
 WHOLE, SEGMENTS = "all weights", "segments"
 SIDES = (WHOLE, SEGMENTS)
@@ -58,28 +57,17 @@ class SideTimes:
 
 @dataclass(frozen=True, slots=True)
 class ShardedRounds:
-    """Steps of an MLP of ``layers`` layers of ``width`` on both sides, in turns, behind a link."""
+    """Steps of a case on both sides, in turns, behind a link."""
 
-    width: int
-    layers: int
-    rows: int
+    case: DenseCase
     optimizer: str
     link: Link
     steps: int
     rounds: int
 
-    @property
-    def dense_bytes(self) -> int:
-        """Of the weights, about."""
-        return 4 * self.width * (_INPUTS + (self.layers - 1) * self.width)
-
     def run(self, channels: Channels) -> dict[str, SideTimes]:
         """The times of one host, by side."""
-        config = TrainConfig(
-            "unused", batch_rows=self.rows, dim=_INPUTS, bottom_mlp=(), top_mlp=(self.width,) * self.layers,
-            dense_optimizer=self.optimizer, threads=1,
-        )  # fmt: skip
-        layout = lay_out([TypedInput("ids", Ragged(DType.INT64, 100))], config)
+        layout, config = laid_out(self.case, dense_optimizer=self.optimizer)
         sides = {WHOLE: _Whole(layout, config, channels), SEGMENTS: _Segments(layout, config, channels)}
         found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in sides}
         for number in range(self.rounds + 1):  # the first traces
@@ -116,7 +104,7 @@ class _Side:
             labels=(source.random(rows) < 0.3).astype(np.float32),
             weights=np.ones(rows, np.float32),
         )
-        deep = source.standard_normal((rows, _INPUTS), np.float32)
+        deep = source.standard_normal((rows, INPUTS), np.float32)
         self._looked_up = LookedUp(deep, np.zeros((rows, 0), np.float32))
 
     def step(self) -> None:

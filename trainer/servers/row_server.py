@@ -358,9 +358,12 @@ class RowServer:
                     self._loaded = header.number
                 return Reply(Kind.DOCUMENT, [write_document(to_document(self._load_progress))])
             case Kind.COPY_TABLES:
-                copy = CopyOrder.read(read_object(body))
+                document = read_object(body)
+                copy = None if document is None else CopyOrder.read(document)  # null: go on with the last one
                 if self._is_new_load(header.number):
-                    self._copier.follow(copy, rows, lambda: self._check(session))
+                    if copy is not None:
+                        self._copier.begin(copy, rows)
+                    self._copier.go_on(lambda: self._check(session))
                     self._loaded = header.number
                 return Reply(Kind.DOCUMENT, [write_document(self._copier.progress.to_document())])
             case Kind.COPY_ROWS:

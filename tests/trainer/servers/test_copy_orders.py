@@ -14,7 +14,7 @@ from trainer.tables.routes.servers.named_servers import NamedServers
 from trainer.wire.flight.addresses import Address
 from transforms.errors import DataError
 
-ORDER = CopyOrder("0123456789abcdef" * 2, CopySources(NamedServers((Address("one", 7000), Address("two", 7001)), "secret", True), 9),
+ORDER = CopyOrder(CopySources(NamedServers((Address("one", 7000), Address("two", 7001)), "secret", True), 9),
                   ((0, 2), (1,)), (10, 0, 3), 1, 2, True)  # fmt: skip
 
 
@@ -26,7 +26,7 @@ def test_an_order_is_read_as_it_was_written():
 
 
 WRONG = {
-    "server": 2, "servers": 0, "gives": [[0]], "rows": [-1], "order": "0", "is_whole": 1, "sources": {},
+    "server": 2, "servers": 0, "gives": [[0]], "rows": [-1], "is_whole": 1, "sources": {},
 }  # fmt: skip
 
 

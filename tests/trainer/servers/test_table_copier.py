@@ -14,10 +14,12 @@ from tests.support.examples import scaled
 from tests.support.parameter_servers import ThreadServer, sources_of, thread_servers
 from tests.trainer.servers.requests import held
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
+from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ConfigError, ServerLost
 from trainer.servers.client_updates import Greeting
 from trainer.servers.direct_link import DirectLink
 from trainer.servers.held_rows import HeldRows
+from trainer.servers.loads import table_copier
 from trainer.servers.loads.copy_orders import CopyOrder
 from trainer.servers.loads.live_server import LivePart, LiveServer
 from trainer.servers.loads.named_links import NamedLinks
@@ -26,8 +28,10 @@ from trainer.servers.moves.table_copy import TableCopy
 from trainer.servers.row_server import RowServer
 from trainer.servers.session_roles import SessionRole
 from trainer.tables import SGD, FeatureSpec, TableSpec
+from trainer.tables.engine import RowValues
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.servers.frames import Kind
+from trainer.tables.routes.servers.remote_tables import RemoteTables
 from trainer.tables.routes.servers.row_messages import RowSpread
 from trainer.tables.routes.servers.server_link import Answer, Request
 from trainer.tables.stores.hashed.limits import TableLimits
@@ -96,7 +100,7 @@ def order_of(source: PsEngine, target: PsEngine) -> CopyOrder:
     parts = source.parts.parts
     gives = tuple(tuple(p for p, one in enumerate(parts) if one.gives(k)) for k in range(source.parts.cores))
     rows = tuple(one.row_count(0) for one in target.parts.parts)
-    return CopyOrder("0" * 32, sources_of(source), gives, rows, 0, len(target.servers))
+    return CopyOrder(sources_of(source), gives, rows, 0, len(target.servers))
 
 
 def test_a_source_that_does_not_answer_is_an_error_of_the_copy():
@@ -107,7 +111,8 @@ def test_a_source_that_does_not_answer_is_an_error_of_the_copy():
         target.servers[0].begin_load()
         with pytest.raises(ServerLost, match="must answer"):
             target.servers[0].ask_loading(Kind.COPY_TABLES, order_of(source, target).to_document())
-        target.close()
+        for one in (source, target):
+            one.close()
 
 
 def test_sources_with_other_tables_are_refused():
@@ -126,8 +131,8 @@ def test_sources_with_other_tables_are_refused():
             with pytest.raises(RemoteError, match=match) as caught:
                 target.servers[0].ask_loading(Kind.COPY_TABLES, order.to_document())
             assert ConfigError.__name__ in caught.value.kinds
-        target.close()
-        source.close()
+        for one in (source, target, changed, large):
+            one.close()
 
 
 def test_rows_of_no_order_are_refused():
@@ -136,7 +141,25 @@ def test_rows_of_no_order_are_refused():
         target.servers[0].begin_load()
         with pytest.raises(ServerLost, match="order to copy"):
             target.servers[0].copy_rows(0, np.arange(2))
+        target.servers[0].begin_load()
+        with pytest.raises(ServerLost, match="order to copy"):
+            target.servers[0].ask_loading(Kind.COPY_TABLES, None)
         target.close()
+
+
+def test_a_copy_goes_on_without_its_order(monkeypatch):
+    """Each request takes a window; the order, which names all parts of all servers, is sent once."""
+    monkeypatch.setattr(table_copier, "_REQUEST_SECS", 0.0)
+    with thread_servers(3) as servers:
+        source, target = engine_on(servers[:1]), engine_on(servers[1:])
+        train(source, range(5))
+        asked, ask = list[bool](), RemoteTables.ask_loading
+        monkeypatch.setattr(RemoteTables, "ask_loading", lambda self, kind, document: (asked.append(document is not None), ask(self, kind, document))[1])  # fmt: skip
+        copied(source, target)
+        assert_same(target.state(), source.state())
+        assert sum(asked) == 2 < len(asked)
+        for one in (source, target):
+            one.close()
 
 
 def test_a_repeated_request_of_a_copy_is_made_once():
@@ -221,8 +244,6 @@ def test_damaged_answers_are_read_or_refused_with_one_error():
 
 
 def values_of(server: RowServer, p: int, rows: int):
-    from trainer.tables.engine import RowValues
-
     return RowValues(
         np.ones(rows * int(server._rows.dims[p]), np.float32),
         np.ones(rows * int(server._rows.slot_dims[p]), np.float32),

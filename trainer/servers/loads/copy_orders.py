@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from trainer.checkpoints.shards.shard_orders import Secret
 from trainer.tables.routes.servers.named_servers import MOST_SERVERS, NamedServers
 from transforms.derived_documents import document_of, read_value, whole
 from transforms.documents import Part
@@ -30,10 +29,9 @@ class CopySources:
 
 @dataclass(frozen=True, slots=True)
 class CopyOrder:
-    """Ask a server to take the rows that it owns from other servers; repeated until it has them.
+    """Ask a server to take the rows that it owns from other servers. Requests with null in its place follow until it has them.
 
     Attributes:
-        order: random, equal in all repetitions.
         sources: the other servers.
         gives: of each source the parts whose rows it gives, by number: of rows that several of them have, one does.
         rows: the rows of each part that this server owns.
@@ -41,7 +39,6 @@ class CopyOrder:
         is_whole: whether hashed and pruned tables are taken, at the moment of the snapshot of the sources; else all others, as they are now.
     """
 
-    order: Secret
     sources: CopySources
     gives: tuple[tuple[_Part, ...], ...]
     rows: tuple[_Count, ...]

@@ -13,6 +13,7 @@ from trainer.tables.engine import ChangedRows
 from trainer.tables.hashed_history import KeptHistory
 from trainer.tables.routes.servers import row_messages as messages
 from trainer.tables.routes.servers.frames import Kind, read_document
+from trainer.tables.routes.servers.history_pieces import checked, read_history
 from trainer.tables.routes.servers.row_messages import RowSpread
 from trainer.tables.routes.servers.server_link import Answer, Request, ServerLink
 from trainer.tables.routes.servers.table_documents import read_held_tables
@@ -25,8 +26,6 @@ from transforms.errors import DataError
 
 #: The members of the document of what a server holds: its tables, and of its snapshot the size of each saved part, empty without one.
 HELD_MEMBERS = frozenset({"held", "sizes"})
-#: The candidates in one message.
-_CANDIDATES = 1 << 19
 _MOST_SIZE = 1 << 62
 
 
@@ -90,25 +89,17 @@ class LiveServer:
     def section(self, p: int, section: str) -> Array:
         """An array that a hashed or pruned table had beside its rows at the moment of the snapshot."""
         if section == NUMBERS:
-            return numbers_array(*read_numbers(self._history(p, 0, NUMBER_WORDS)))
+            return numbers_array(*read_numbers(next(self._history(p, NUMBER_WORDS))))
         if section == STEPS:
-            return np.array([self._history(p, 0, 0).step], np.int64)
+            return np.array([next(self._history(p, 0)).step], np.int64)
         assert section == CANDIDATES
         limits, table = self.held.tables[p].limits, self.held.tables[p].table
         assert limits is not None
-        count = limits.table(table).candidate_places
-        pieces = [
-            self._history(p, first, min(first + _CANDIDATES, count)).candidates
-            for first in range(0, count, _CANDIDATES)
-        ]
-        return np.concatenate([np.zeros(0, np.uint64), *pieces])
+        pieces = self._history(p, limits.table(table).candidate_places)
+        return np.concatenate([one.candidates for one in pieces])
 
-    def _history(self, p: int, first: int, stop: int) -> KeptHistory:
-        answer = self._ask(Kind.READ_HISTORY, messages.write_counts([p, first, stop]), Kind.HISTORY)
-        part, found, at = messages.read_history(answer.body, self._has_history)
-        if (part, at, len(found.candidates)) != (p, first, stop - first):
-            raise DataError("the server must return the requested history", value=(part, at))
-        return found
+    def _history(self, p: int, candidates: int) -> Iterator[KeptHistory]:
+        return read_history(self._send, p, candidates, self._has_history)
 
     def _read(self, kind: Kind, body: list[Bytes], p: int) -> ChangedRows:
         part = self.held.saved_parts[p]
@@ -122,13 +113,11 @@ class LiveServer:
         return ChangedRows(own.whole(found.rows), found.weights, found.slots)
 
     def _ask(self, kind: Kind, body: list[Bytes], expected: Kind) -> Answer:
-        self._link.send(Request(kind, body))
-        answer = self._link.receive()
-        if answer.header.kind != expected:
-            raise DataError(
-                "an answer must have the requested kind", value=answer.header.kind.name, allowed=expected.name
-            )
-        return answer
+        return self._send(Request(kind, body), expected)
+
+    def _send(self, request: Request, expected: Kind) -> Answer:
+        self._link.send(request)
+        return checked(self._link.receive(), expected)
 
     def close(self) -> None:
         """End the connection."""

@@ -22,7 +22,7 @@ from trainer.servers.loads.sliced_values import SliceValues, joined_values
 from trainer.servers.loads.whole_tables import WholePart, is_whole, load_whole_tables
 from trainer.servers.session_roles import SessionRole
 from trainer.tables.engine import ChangedRows, TableState
-from trainer.tables.routes.servers.table_documents import HeldTable
+from trainer.tables.routes.servers.table_documents import HeldTable, HeldTables
 from trainer.tables.state_checks import check_state
 from transforms.arrays import Array
 
@@ -42,42 +42,44 @@ class TableCopier:
 
     def __init__(self, connect: ConnectNamed, clock: Callable[[], float] = time.monotonic) -> None:
         self._connect, self._clock = connect, clock
-        self._order = ""
         self._sources: _Sources | None = None
         self._steps: Iterator[tuple[int, int]] = iter(())
         self._rows: list[int] = []
         self._is_done = False
 
-    def follow(self, order: CopyOrder, rows: HeldRows, check: Callable[[], None]) -> CopyProgress:
-        """Begin an order, or go on with it; ``check`` ends a wait for another server.
+    def begin(self, order: CopyOrder, rows: HeldRows) -> None:
+        """Begin an order. Raises :class:`ConfigError` for one of other tables."""
+        self.forget()
+        self._sources = _Sources(order, rows, partial(self._links, order.sources))
+        self._rows, self._is_done = [0] * len(rows.saved_parts), False
+        self._steps = self._sources.load_whole() if order.is_whole else self._sources.load_all()
 
-        Raises :class:`ConfigError` for an order of other tables, :class:`ServerLost` for a server that does not answer, and what others refuse.
+    def go_on(self, check: Callable[[], None]) -> None:
+        """Work on the order for a while; ``check`` ends a wait for another server.
+
+        Raises :class:`ConfigError` for servers with other tables, :class:`ServerLost` for one that does not answer, and what others refuse.
         """
-        if order.order != self._order:
-            self.forget()
-            self._sources = _Sources(order, rows, partial(self._links, order.sources))
-            self._order, self._rows, self._is_done = order.order, [0] * len(rows.saved_parts), False
-            self._steps = self._sources.load_whole() if order.is_whole else self._sources.load_all()
-        assert self._sources is not None
-        self._sources.check = check
+        self._begun(check)
         until = self._clock() + _REQUEST_SECS
         try:
             for part, count in self._steps:
                 self._rows[part] += count
                 if self._clock() >= until:
-                    return self.progress
+                    return
         except BaseException:
             self.forget()  # what was begun is over, and is not done
             raise
         self._is_done = True
-        return self.progress
+
+    def _begun(self, check: Callable[[], None]) -> _Sources:
+        if self._sources is None:
+            raise ServerLost("an order to copy must come first")
+        self._sources.check = check
+        return self._sources
 
     def copy_rows(self, part: int, own: Array, check: Callable[[], None]) -> int:
         """Take some rows of a part again, int64 and ascending, from the sources of the last order; returns how many of them are changed."""
-        if self._sources is None:
-            raise ServerLost("an order to copy must come before rows that are copied again")
-        self._sources.check = check
-        return self._sources.load_rows(part, own)
+        return self._begun(check).load_rows(part, own)
 
     @property
     def progress(self) -> CopyProgress:
@@ -93,7 +95,7 @@ class TableCopier:
         """End the connections, and forget the order."""
         if self._sources is not None:
             self._sources.close()
-        self._sources, self._order, self._steps = None, "", iter(())
+        self._sources, self._steps = None, iter(())
 
     def _links(self, sources: CopySources, check: Callable[[], None]) -> list[LiveServer]:
         greeting = Greeting(attempt=sources.attempt, role=SessionRole.COPIES)
@@ -134,6 +136,8 @@ class _Sources:
         self.check: Callable[[], None] = lambda: None
         self._order, self._rows, self._connect = order, rows, connect
         self._opened: list[LiveServer] = []
+        self._gives = [frozenset(given) for given in order.gives]
+        self._by_table: dict[str, list[int]] = {}
         held = rows.held
         sizes = [one.table.vocabulary_size for one in held.tables]
         if len(order.rows) != len(sizes) or any(count > size for count, size in zip(order.rows, sizes, strict=True)):
@@ -146,12 +150,12 @@ class _Sources:
         """The connected servers. Raises :class:`ConfigError` for servers with other tables."""
         if not self._opened:
             self._opened = self._connect(lambda: self.check())
-            of_first = [
-                (one.origin.table, one.origin.first_column, one.table.dim) for one in self._opened[0].held.tables
-            ]
-            for one in self._opened[1:]:
-                if [(of.origin.table, of.origin.first_column, of.table.dim) for of in one.held.tables] != of_first:
-                    raise ConfigError("servers must hold the same tables to be copied from")
+            first, *others = [one.held for one in self._opened]
+            if any(_alike(one) != _alike(first) for one in others):
+                raise ConfigError("servers must hold the same tables to be copied from")
+            self._by_table = {}
+            for q, one in enumerate(first.tables):
+                self._by_table.setdefault(one.origin.table, []).append(q)
         return self._opened
 
     def disconnect(self) -> None:
@@ -171,7 +175,7 @@ class _Sources:
         for p, one in enumerate(held.tables):
             if is_whole(held, p):
                 continue
-            own, slices = OwnedRows.of(one.origin, self._order.rows[p]), self._slices(p, one)
+            own, slices = OwnedRows.of(one.origin, self._order.rows[p]), self._slices(one)
             step = max(_WINDOW_BYTES // (4 * int(self._rows.dims[p] + self._rows.slot_dims[p]) + 8), 1)
             for first in range(0, own.count, step):
                 stop = min(first + step, own.count)
@@ -183,41 +187,39 @@ class _Sources:
         if not 0 <= p < len(held.tables) or is_whole(held, p):
             raise ConfigError("rows must be copied of a table that is not taken as a whole", value=p)
         own = OwnedRows.of(held.tables[p].origin, self._order.rows[p])
-        return self._load(p, self._slices(p, held.tables[p]), own, partial(_read_some, own.whole(own_rows)))
+        return self._load(p, self._slices(held.tables[p]), own, partial(_read_some, own.whole(own_rows)))
 
     def load_whole(self) -> Iterator[tuple[int, int]]:
         """Take all hashed and pruned tables at the moment of the snapshot of the sources; yields as :meth:`load_all`."""
         held, parts = self._rows.held, dict[int, WholePart]()
+        there = {(one.table, one.section): k for k, one in enumerate(self.servers[0].held.saved_parts)}
         for p, saved in enumerate(held.saved_parts):
             if not is_whole(held, saved.table):
                 continue
-            (one,) = self._slices(saved.table, held.tables[saved.table])
+            (one,) = self._slices(held.tables[saved.table])
             own = OwnedRows.of(held.tables[saved.table].origin, self._order.rows[saved.table])
-            sources = [LivePart(self.servers[k], self._saved_part(k, one.q, saved.section)) for k in one.givers]
+            if (number := there.get((one.q, saved.section))) is None:
+                raise ConfigError("servers must hold the same tables to be copied from", value=saved.section)
+            sources = [LivePart(self.servers[k], number) for k in one.givers]
             mine = [k for k, source in enumerate(sources) if own.remainder(source.rows) is not None]
             parts[p] = WholePart(sources, mine, own)
         for p, count, _ in load_whole_tables(self._rows, parts, self._order.server, self._order.servers):
             yield p, count
 
-    def _saved_part(self, k: int, q: int, section: str) -> int:
-        """The number of a saved part at a source."""
-        for number, one in enumerate(self.servers[k].held.saved_parts):
-            if (one.table, one.section) == (q, section):
-                return number
-        raise ConfigError("servers must hold the same tables to be copied from", value=section)
-
-    def _slices(self, p: int, own: HeldTable) -> list[_Slice]:
+    def _slices(self, own: HeldTable) -> list[_Slice]:
         """The slices of columns of a table, as sources have them, that have columns of a part. Raises :class:`ConfigError`."""
         wanted, found = ColumnRange(own.origin.first_column, own.table.dim), list[_Slice]()
-        for q, one in enumerate(self.servers[0].held.tables):
+        tables = self.servers[0].held.tables
+        for q in self._by_table.get(own.origin.table, []):
+            one = tables[q]
             columns = ColumnRange(one.origin.first_column, one.table.dim)
-            if one.origin.table != own.origin.table or columns.shared_with(wanted) is None:
+            if columns.shared_with(wanted) is None:
                 continue
             if one.table.optimizer != own.table.optimizer or (one.limits is None) != (own.limits is None):
                 raise ConfigError(
                     "tables must be copied from the same tables on other servers", where=f"table {own.origin.table}"
                 )
-            givers = tuple(k for k, given in enumerate(self._order.gives) if q in given)
+            givers = tuple(k for k, given in enumerate(self._gives) if q in given)
             found.append(_Slice(columns, q, givers))
         shared = [one.columns.shared_with(wanted) for one in found]
         if sum(one.columns for one in shared if one is not None) != wanted.columns:
@@ -261,6 +263,12 @@ class _Sources:
         check_state(held.table, state)
         self._rows.load(p, ChangedRows(state.rows, state.weights, state.slots))
         return len(numbers)
+
+
+def _alike(held: HeldTables) -> tuple[object, ...]:
+    """What all servers of a training have in common: their parts, whatever rows of them each has."""
+    parts = [(one.origin.table, one.origin.first_column, one.table.dim) for one in held.tables]
+    return parts, [(one.table, one.section, one.dim, one.slot_dim) for one in held.saved_parts]
 
 
 def _read_window(own: OwnedRows, first: int, stop: int, server: LiveServer, q: int) -> ChangedRows | None:

@@ -6,11 +6,11 @@ as wholes while nothing is updated: each update changes the ages or the importan
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 from trainer.errors import ConfigError
 from trainer.servers.loads.copy_orders import CopyOrder, CopyProgress, CopySources
@@ -24,7 +24,6 @@ from transforms.arrays import Array
 
 #: The memory of servers for rows that change while they are copied; none does.
 _ASIDE_BYTES = 1 << 20
-_ORDER_BYTES = 16
 
 
 class TableCopy:
@@ -98,13 +97,15 @@ class TableCopy:
         gives = tuple(
             tuple(p for p, part in enumerate(source.parts) if part.gives(server)) for server in range(source.cores)
         )
-        order = CopyOrder(secrets.token_hex(_ORDER_BYTES), self._sources, gives, (), 0, target.cores, is_whole)
+        order = CopyOrder(self._sources, gives, (), 0, target.cores, is_whole)
 
         def take(server: int) -> None:
             owned = tuple(part.row_count(server) for part in target.parts)
-            own, before = replace(order, rows=owned, server=server).to_document(), 0
+            asked: dict[str, Any] | None = replace(order, rows=owned, server=server).to_document()
+            before = 0
             while not self._is_over.is_set():
-                found = CopyProgress.read(self._target.servers[server].ask_loading(Kind.COPY_TABLES, own))
+                found = CopyProgress.read(self._target.servers[server].ask_loading(Kind.COPY_TABLES, asked))
+                asked = None  # it goes on
                 rows = sum(
                     count for part, count in zip(target.parts, found.rows, strict=False) if _counts(part, server)
                 )

@@ -9,10 +9,8 @@ import pytest
 
 from tests.trainer.job.host.test_sharded_weights import assert_equal, stop_and_go_on, trained
 from tests.trainer.job.host.training_ways import (
-    batches_of,
     bucketed,
     by_towers,
-    config_of,
     halves,
     in_pipeline,
     in_segments,
@@ -23,17 +21,6 @@ from trainer.model.segments import BY_ELEMENT
 from transforms.errors import DataError
 
 pytest.importorskip("tensorflow")
-
-
-@pytest.fixture(scope="module")
-def prepared_of(tmp_path_factory):
-    """By name of a network: its options, and what a run has prepared, with its batches."""
-
-    def prepare(name, **options):
-        chosen = config_of(tmp_path_factory.mktemp("run"), name, **options)
-        return chosen, *batches_of(chosen)
-
-    return prepare
 
 
 @pytest.mark.parametrize(

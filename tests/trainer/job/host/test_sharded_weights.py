@@ -15,10 +15,8 @@ from tests.support.processes import PATIENCE_SECS
 from tests.trainer.job.host.training_ways import (
     ROWS,
     WAYS,
-    batches_of,
     bucketed,
     by_towers,
-    config_of,
     flat_by,
     gathered,
     halves,
@@ -31,17 +29,6 @@ from trainer.job.host.sharded_weights import empty_batch
 from trainer.job.host.tower_weights import has_own_modules
 
 pytest.importorskip("tensorflow")
-
-
-@pytest.fixture(scope="module")
-def prepared_of(tmp_path_factory):
-    """By name of a network: its options, and what a run has prepared, with its batches."""
-
-    def prepare(name, **options):
-        chosen = config_of(tmp_path_factory.mktemp("run"), name, **options)
-        return chosen, *batches_of(chosen)
-
-    return prepare
 
 
 def trained(scene, hosts, make, train, delays=0.0):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from random import Random
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
+from tests.support.in_caller import InCaller
 from tests.support.parameter_servers import ThreadServer, sources_of, thread_servers
 from tests.trainer.tables.routes.partitioned.plans import mixed_plan
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
@@ -77,20 +78,12 @@ def engine_on(servers: list[ThreadServer], attempt: int = 1, *, planned: bool = 
     return PsEngine(FEATURES, seed=SEED, servers=connects, plan=plan, threads=1, hashed=hashed)
 
 
-class Interleaved:
+class Interleaved(InCaller):
     """An executor that works at once in its caller's thread, and the training of two engines of which one is moved."""
 
     def __init__(self, engine: PsEngine, seed: int) -> None:
         self.engine, self.alone, self.draw = engine, CpuEngine(FEATURES, seed=SEED, threads=1), Random(seed)
         self.steps = 0
-
-    def submit(self, work, *arguments):
-        done: Future = Future()
-        try:
-            done.set_result(work(*arguments))
-        except Exception as error:
-            done.set_exception(error)
-        return done
 
     def step(self) -> None:
         self.steps += 1

@@ -118,8 +118,8 @@ def draw_generation() -> int:
     return 1 + secrets.randbelow(_MOST_NUMBER - 1)
 
 
-def write_document(document: dict[str, Any]) -> bytes:
-    """A JSON object as the body of a frame."""
+def write_document(document: dict[str, Any] | None) -> bytes:
+    """A JSON object, or null, as the body of a frame."""
     return json.dumps(document, separators=(",", ":")).encode()
 
 

@@ -26,6 +26,7 @@ from trainer.tables.routes.servers.frames import (
     read_object,
     write_document,
 )
+from trainer.tables.routes.servers.history_pieces import CANDIDATES, checked, read_history
 from trainer.tables.routes.servers.row_messages import RowNumbers
 from trainer.tables.routes.servers.server_link import Answer, Connect, Request, ServerLink
 from trainer.tables.routes.servers.table_documents import HeldTables
@@ -40,8 +41,6 @@ _LOG = logging.getLogger(__name__)
 
 #: The bytes of rows in one message of a load.
 _LOAD_BYTES = 4 << 20
-#: The candidates in one message.
-_CANDIDATES = 1 << 19
 #: Encoded answers and updates that are kept, beside those in use.
 _KEPT = 4
 
@@ -256,13 +255,7 @@ class RemoteTables:
 
         Those of a pruned part are its other numbers.
         """
-        for first in range(0, max(candidates, 1), _CANDIDATES):
-            stop = min(first + _CANDIDATES, candidates)
-            answer = self._save(Request(Kind.READ_HISTORY, messages.write_counts([part, first, stop])), Kind.HISTORY)
-            found_part, found, at = messages.read_history(answer.body, self._has_history)
-            if (found_part, at, len(found.candidates)) != (part, first, stop - first):
-                raise DataError("the server must return the requested history", value=(found_part, at))
-            yield found
+        return read_history(self._save, part, candidates, self._has_history)
 
     def ask_saving(self, kind: Kind, document: dict[str, Any]) -> object:
         """Send a document over the connection of snapshots; returns the JSON value of the answer."""
@@ -291,7 +284,7 @@ class RemoteTables:
                 self._saving = self._connect(True)
             try:
                 self._saving.send(request)
-                return _checked(self._saving.receive(), expected)
+                return checked(self._saving.receive(), expected)
             except BaseException:  # such as the end of the attempt: nothing takes the answer any more
                 self._saving.close()
                 self._saving = None
@@ -328,8 +321,8 @@ class RemoteTables:
 
     def _load_history(self, part: int, history: LoadedHistory) -> None:
         kept = history.kept
-        for first in range(0, max(len(kept.candidates), 1), _CANDIDATES):
-            own = replace(kept, candidates=kept.candidates[first : first + _CANDIDATES])
+        for first in range(0, max(len(kept.candidates), 1), CANDIDATES):
+            own = replace(kept, candidates=kept.candidates[first : first + CANDIDATES])
             body = messages.write_history(part, own, first)
             self._call(Request(Kind.LOAD_HISTORY, body, number=self._next_load()), Kind.DONE)
 
@@ -338,8 +331,8 @@ class RemoteTables:
         self._loads += 1
         return self._loads
 
-    def ask_loading(self, kind: Kind, document: dict[str, Any]) -> object:
-        """Send a document as the next request of a load; returns the JSON value of the answer."""
+    def ask_loading(self, kind: Kind, document: dict[str, Any] | None) -> object:
+        """Send a document, or null, as the next request of a load; returns the JSON value of the answer."""
         request = Request(kind, [write_document(document)], number=self._next_load())
         return read_object(self._call(request, Kind.DOCUMENT).body)
 
@@ -374,10 +367,4 @@ class RemoteTables:
     def _call(self, request: Request, expected: Kind) -> Answer:
         self.finish()
         self._send(request)
-        return _checked(self._link.receive(), expected)
-
-
-def _checked(answer: Answer, expected: Kind) -> Answer:
-    if answer.header.kind != expected:
-        raise DataError("an answer must have the requested kind", value=answer.header.kind.name, allowed=expected.name)
-    return answer
+        return checked(self._link.receive(), expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 
@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
+from tests.support.in_caller import InCaller
 from tests.support.parameter_servers import sources_of, thread_servers
 from tests.support.server_process import killed_meanwhile
 from tests.trainer.servers.test_killed_servers import link_to, processes
@@ -428,18 +429,6 @@ def test_servers_without_a_place_are_refused(servers):
     table = TableSpec("t", 40, 4, SGD(0.1), "mean")
     with pytest.raises(ConfigError, match="at least one for each host"):
         served(servers, 0.05, features=[FeatureSpec("f", table)])
-
-
-class InCaller:
-    """An executor that works at once in its caller's thread."""
-
-    def submit(self, work, *arguments) -> Future:
-        done: Future = Future()
-        try:
-            done.set_result(work(*arguments))
-        except Exception as error:
-            done.set_exception(error)
-        return done
 
 
 def move_to(engine: PsEngine, target, train) -> PsEngine:
