@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ from tests.conftest import ROOT
 from tests.headrace.test_lost_servers import server_processes
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs, served  # noqa: F401 (a fixture)
 from tests.headrace.test_worker_training import Kills
-from tests.support.processes import PATIENCE_SECS, free_port, wait_until
+from tests.support.certificates import make_certificates
+from tests.support.processes import PATIENCE_SECS, end, free_port, start, wait_until
 from trainer.job.control.job_files import JobFiles
 from trainer.planning.plan import PartitionPlan
 from trainer.run.progress.lock import run_lock
@@ -178,3 +181,39 @@ def test_training_that_is_killed_in_a_move_goes_on(served, tmp_path, then, hashe
 
 def _newest_move(files: MoveFiles) -> MoveReport | None:
     return files.read_state().move
+
+
+@contextmanager
+def started_servers(folder: Path, *options: tuple[object, ...]) -> Iterator[list[str]]:
+    """The addresses of servers that the command line has started, each with its own options."""
+    with ExitStack() as stack:
+        found = []
+        for k, own in enumerate(options):
+            file = folder / f"server-{k}.address"
+            command = [*_HEADRACE, "ps", "serve", "--address-file", file, *own]
+            process = start([str(one) for one in command], folder / f"server-{k}.log")
+            stack.callback(end, process)
+            wait_until(file.exists, "the server listens", {"server": process})
+            found.append(file.read_text())
+        yield found
+
+
+@pytest.mark.slow
+def test_servers_with_tls_take_rows_by_the_authority_that_they_were_started_with(served, tmp_path):  # noqa: F811
+    """One without an authority says which option names it, and training goes on with the servers before."""
+    made = make_certificates(tmp_path / "tls")
+    (tmp_path / "token").write_text("the-token-of-a-test")
+    own = ("--token-file", tmp_path / "token", "--certificate", made.certificate, "--key", made.key)
+    served.options.write_text(json.dumps({**OPTIONS, "passes": 120}))
+    run, arguments = tmp_path / "run", ("train", "first", "--config", served.options, "--json")
+    with started_servers(tmp_path, own, own, (*own, "--server-ca", made.authority)) as (first, without, able):
+        trust = ("--server-token-file", tmp_path / "token", "--server-ca", made.authority)
+        with Mover(run, [(without, ()), (able, ())]) as mover:
+            report = served(*arguments, "--run-dir", run, "--servers", first, *trust)
+    refused, moved = mover.found
+    assert (refused.returncode, moved.returncode) == (6, 0), [one.stderr for one in mover.found]
+    assert "must have the authority of the servers with TLS" in refused.stderr
+    assert "headrace ps serve --server-ca FILE" in refused.stderr
+    assert report.json["exact"] is True
+    served(*arguments, "--run-dir", tmp_path / "alone")
+    assert_equal_runs(tmp_path / "alone", run)
