@@ -178,6 +178,7 @@ _NO_CHAOS = (
     "least_hosts",
     "least_servers",
     "spare_servers",
+    "scale_servers_from",
     "notice_file",
     "notice_http",
     "notice_metadata",

@@ -16,6 +16,7 @@ from headrace.cli.move_servers import move
 from headrace.cli.options.servers import addresses_of
 from headrace.cli.options.session import AsJson
 from headrace.cli.options.tokens import read_token_file
+from headrace.cli.scale_servers import scale
 from headrace.terminal.output import emit, say
 from transforms.errors import InputError
 
@@ -282,3 +283,4 @@ def status(
 
 
 app.command("move")(move)
+app.command("scale")(scale)

@@ -124,7 +124,7 @@ def _train(
     if found:
         hosts = max(1, len(found.get("steps_by_host") or ()), options.hosts.hosts)
         log = log.with_run(
-            PhaseRun(phase, hosts, _servers(options), int(found["events_this_time"]), time.monotonic() - began)
+            PhaseRun(phase, hosts, options.servers.count, int(found["events_this_time"]), time.monotonic() - began)
         )
         log.write(folder)
     return log, status if status >= 0 else 128 - status, found
@@ -136,11 +136,6 @@ def _wait(child: subprocess.Popen[bytes], look: Callable[[], None]) -> int:
         look()
         with suppress(subprocess.TimeoutExpired):
             return child.wait(_LOOK_SECS)
-
-
-def _servers(options: TrainOptions) -> int:
-    servers = options.servers.servers
-    return int(servers) if options.servers.is_number else len([one for one in servers.split(",") if one])
 
 
 def _end(log: PhaseLog, status: int, trainings: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

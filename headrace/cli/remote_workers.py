@@ -75,40 +75,46 @@ def _remote_workers(options: TrainOptions) -> RemoteWorkers:
         raise InputError("the port of a controller on several machines must be fixed", where="--listen", value=cluster.listen,
                          allowed="such as 10.0.0.2:7410")  # fmt: skip
     token, is_repeated = read_token_file(cluster.token_file), cluster.keep_jobset
-    _check_reader_set(options)
+    _check_sets(options)
     return RemoteWorkers(listen, token, workers_of(cluster), is_repeated)
 
 
-def _check_reader_set(options: TrainOptions) -> None:
-    """Raise :class:`InputError` for a set of readers whose number never changes, or that nothing says when to start."""
+def _check_sets(options: TrainOptions) -> None:
+    """Raise :class:`InputError` for a set of readers or servers whose number never changes, or that nothing says when to start."""
     cluster, readers = options.cluster, options.hosts.reader_range
     if cluster.reader_set and (readers is None or readers.is_fixed):
         raise InputError("readers whose number the controller sets must have a range", where="--readers, --reader-set",
                          value=options.hosts.readers, allowed="such as 2..8", next_step="give a range, or leave --reader-set out")  # fmt: skip
-    if cluster.reader_set and not cluster.jobset:
-        raise InputError("readers whose number the controller sets must be those of a JobSet of hosts", where="--reader-set",
-                         value=cluster.reader_set, next_step="give --jobset too")  # fmt: skip
+    if cluster.server_set and options.servers.scaled is None:
+        raise InputError("servers whose number the controller sets must have a least number", where="--scale-servers-from, --server-set",
+                         value=cluster.server_set, next_step="give --scale-servers-from, or leave --server-set out")  # fmt: skip
+    for option, value in (("--reader-set", cluster.reader_set), ("--server-set", cluster.server_set)):
+        if value and not cluster.jobset:
+            raise InputError("processes whose number the controller sets must be those of a JobSet of hosts", where=option,
+                             value=value, next_step="give --jobset too")  # fmt: skip
 
 
 def workers_of(cluster: ClusterOptions) -> ClusterWorkers:
-    """The readers and hosts of a controller, which suspends the JobSet of ``--jobset`` and scales the readers of ``--reader-set``.
+    """The readers and hosts of a controller, which suspends the JobSet of ``--jobset`` and scales the readers of ``--reader-set`` and the servers of ``--server-set``.
 
     Raises :class:`InputError`.
     """
     from trainer.job.launch.cluster.cluster_workers import ClusterWorkers
     from trainer.job.launch.cluster.kubernetes_api import KubernetesApi
     from trainer.job.launch.cluster.object_names import JobSetName, StatefulSetName
-    from trainer.job.launch.cluster.reader_scale import ReaderScale
+    from trainer.job.launch.cluster.set_scale import SetScale
     from trainer.job.launch.cluster.suspension import Suspension
 
-    suspension = readers = None
+    suspension = readers = servers = None
     if cluster.jobset:
         place, account = JobSetName.parse(cluster.jobset), Path(cluster.service_account or SERVICE_ACCOUNT_FOLDER)
         api = KubernetesApi.of_service_account(cluster_address(), account)
         suspension = Suspension(api, place)
         if cluster.reader_set:
-            readers = ReaderScale(api, StatefulSetName.parse(cluster.reader_set), suspension, say)
-    return ClusterWorkers(suspension, say, is_kept=cluster.keep_jobset, readers=readers)
+            readers = SetScale(api, StatefulSetName.parse(cluster.reader_set), suspension, say)
+        if cluster.server_set:
+            servers = SetScale(api, StatefulSetName.parse(cluster.server_set), suspension, say)
+    return ClusterWorkers(suspension, say, is_kept=cluster.keep_jobset, readers=readers, servers=servers)
 
 
 @contextmanager

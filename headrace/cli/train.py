@@ -155,7 +155,7 @@ def train(options: TrainOptions) -> None:
             else sparse_core_settings(warehouse, solution, settings, tpus, slice_, partition)
         )
         starts_later = options.cluster.launcher == REMOTE
-        known = {} if on_servers is None or starts_later else server_statuses(on_servers.servers)
+        known = {} if on_servers is None or starts_later else server_statuses(on_servers.begun)
         lost = 0
         changes = change_policy(data.accept_changed, data.train_changed_labels)
         if job is not None:
@@ -172,6 +172,7 @@ def train(options: TrainOptions) -> None:
                 on_commit=None if exporter is None else exporter.look,
                 check_servers=(lambda: None) if on_servers is None else on_servers.check,
                 watch=None if on_servers is None else on_servers.watch,
+                server_scale=None if on_servers is None or options.servers.scaled is None else on_servers.local,
             )
             servers = None if on_servers is None else on_servers.servers
             hashed = dict(report.hashed_counts) if on_servers is None else _hashed_counts(settings, on_servers.servers)

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from trainer.job.launch.job_spec import JobSpec, ServersSpec
     from trainer.job.launch.notices import NoticeSource
     from trainer.job.launch.server_roles import ServerRoles
-    from trainer.job.launch.supervisor import Supervisor
+    from trainer.job.launch.supervisor import ServerScale, Supervisor
     from trainer.job.launch.training_job import PlanOptions
     from trainer.model.idle_units import IdleUnits
     from trainer.options.config import TrainConfig
-    from trainer.options.reader_range import ReaderRange
+    from trainer.options.process_range import ProcessRange
     from trainer.options.towers import Towers
     from trainer.planning.plan import PartitionPlan
     from trainer.run.labels.late_data import LateData
@@ -61,8 +61,9 @@ class JobOptions:
     Attributes:
         hosts: its processes, at least one host.
         least_servers: with this number of parameter servers it goes on after preemption notices; 0: it waits for all.
-        servers: its parameter servers, if it has spares, with these.
+        servers: its parameter servers, if it has spares, with these, and the most of those that it scales.
         spare_servers: of these so many have no tables.
+        scales_from: the least servers with tables of a job that scales them; 0: their number is fixed.
         folder: with the job's files; empty: the run directory.
         wire_values: how rows and gradients are encoded between hosts, see :class:`~trainer.tables.wire.settings.WireSettings`.
         of_hosts: the options of host processes of this machine, such as their device.
@@ -72,6 +73,7 @@ class JobOptions:
     least_servers: int = 0
     servers: int = 0
     spare_servers: int = 0
+    scales_from: int = 0
     folder: str = ""
     wire_values: str = "float32"
     of_hosts: tuple[str, ...] = ()
@@ -97,6 +99,7 @@ def train_job(
     on_commit: Callable[[], None] | None = None,
     check_servers: Callable[[], None] = lambda: None,
     watch: WatchServers | None = None,
+    server_scale: ServerScale | None = None,
 ) -> TrainReport:
     """Train by a controller, readers and hosts, and report as :func:`trainer.run.loop.train` does.
 
@@ -108,6 +111,7 @@ def train_job(
         on_commit: called after each commit that is seen.
         check_servers: raises for a server of this machine that has ended by an error, and is not started again.
         watch: begins to watch servers; None: as :func:`trainer.servers.server_watch.watch_servers` does.
+        server_scale: starts and ends the servers of a job that scales them; None: others do.
 
     Raises :class:`~trainer.errors.JobHeld` for a job that a person must release, and :class:`~trainer.errors.RunMismatch` for a run by
     another plan.
@@ -115,7 +119,19 @@ def train_job(
     from trainer.scheduling.transitions import JobState
 
     job = _Job(
-        warehouse, resolve, config, changes, options, remote, plan, servers, towers, on_commit, check_servers, watch
+        warehouse,
+        resolve,
+        config,
+        changes,
+        options,
+        remote,
+        plan,
+        servers,
+        towers,
+        on_commit,
+        check_servers,
+        watch,
+        server_scale,
     )
     began, status = time.monotonic(), None
     try:
@@ -164,12 +180,13 @@ class _Job:
         on_commit: Callable[[], None] | None,
         check_servers: Callable[[], None],
         watch: WatchServers | None,
+        server_scale: ServerScale | None,
     ) -> None:
         from trainer.job.control.job_files import JobFiles
 
         self._on_commit, self._seen_commit, self._check_servers = on_commit, (0, 0), check_servers
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
-        self._changes, self._options, self._remote = changes, options, remote
+        self._changes, self._options, self._remote, self._server_scale = changes, options, remote, server_scale
         self._hold, self._servers, self._watch, self._pauses = "", servers, watch, False
         self._server_plan = None if servers is None else plan
         self._plan = plan if plan is not None and plan.cores > 1 and servers is None else None
@@ -305,6 +322,7 @@ class _Job:
                 None if remote is None else remote.workers,
                 server_roles(spec, self._files, token="" if remote is None else remote.token, watch=self._watch),
                 worker_roles(spec, self._files, token="" if remote is None else remote.token),
+                self._server_scale,
                 find_partition=None if self._feedback is None else self._feedback.wanted,
             )
             sources = _notice_sources(self._files, options.hosts)
@@ -475,8 +493,9 @@ def job_options(options: TrainOptions, folder: str = "") -> JobOptions | None:
         return None
     values, of_hosts = options.servers.wire().values, tuple(options.device.arguments())
     servers = options.servers
-    total = servers.count if servers.spare_servers else 0
-    return JobOptions(hosts, servers.least_servers, total, servers.spare_servers, folder, values, of_hosts)
+    scales_from = 0 if servers.scaled is None else servers.scaled.least
+    total = servers.count if servers.spare_servers or scales_from else 0
+    return JobOptions(hosts, servers.least_servers, total, servers.spare_servers, scales_from, folder, values, of_hosts)
 
 
 def plan_options(options: JobOptions, config: TrainConfig) -> PlanOptions:
@@ -508,6 +527,7 @@ def job_settings(options: JobOptions) -> JobSettings:
         least_servers=options.least_servers,
         servers=options.servers,
         spare_servers=options.spare_servers,
+        scales_from=options.scales_from,
         overlap=True,
         is_finite=not hosts.follow,
         behind_units=_BEHIND_UNITS if later != initial else None,
@@ -520,14 +540,14 @@ def job_settings(options: JobOptions) -> JobSettings:
 _BEHIND_UNITS = 64
 
 
-def _phase(hosts: int, readers: ReaderRange | None, epoch_secs: float) -> PhaseSettings:
+def _phase(hosts: int, readers: ProcessRange | None, epoch_secs: float) -> PhaseSettings:
     """The settings of a phase; without a range of readers there is at most one on each CPU core."""
     import os
 
-    from trainer.options.reader_range import ReaderRange
+    from trainer.options.process_range import ProcessRange
     from trainer.scheduling.job import PhaseSettings
 
-    limits = readers or ReaderRange(1, max(1, os.cpu_count() or 1))
+    limits = readers or ProcessRange(1, max(1, os.cpu_count() or 1))
     return PhaseSettings(epoch_secs or None, least_readers=limits.least, most_readers=limits.most, hosts=hosts)
 
 
@@ -569,6 +589,8 @@ def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
     if status.away and status.away_for_secs is not None:
         verb = "waiting for" if status.state is JobState.AWAY else "without"
         parts.insert(1, f"{verb} {listed([str(one) for one in status.away])} for {status.away_for_secs:,.0f} s")
+    if status.most_servers:
+        parts.append(_servers_sentence(status))
     if buffers:
         parts.append(f"buffer {min(buffers):.0%} full")
     late = sum(_staleness(status).values(), StalenessCounts())
@@ -577,6 +599,14 @@ def _sentence(prepared: PreparedRun, status: JobStatus) -> str:
     if status.staleness_secs is not None:
         parts.append(f"{status.staleness_secs:,.0f} s stale")
     return ", ".join(parts)
+
+
+def _servers_sentence(status: JobStatus) -> str:
+    """How many servers of a job that scales them have the tables."""
+    from headrace.terminal.units import many
+
+    found = f"{many(status.used_servers, 'server')} of {status.most_servers}"
+    return found if status.used_servers in (0, status.wanted_servers) else f"{found}, {status.wanted_servers} wanted"
 
 
 def _staleness(status: JobStatus) -> dict[int, StalenessCounts]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trainer.options.reader_range import ReaderRange
+from trainer.options.process_range import ProcessRange
 from trainer.options.topology import Topology
 from transforms.errors import InputError
 from warehouse.storage.locations import is_gcs, parse_gcs
@@ -76,7 +76,8 @@ class ClusterJob:
         device_arguments: of the host, whose TPUs or GPUs train; empty: hosts train on their CPUs.
         gpu: hosts have a GPU each.
         accelerator: the kind of these GPUs, the label ``cloud.google.com/gke-accelerator`` of their nodes; empty: any.
-        servers: the number of parameter servers; 0: hosts hold the tables.
+        servers: the number of parameter servers, the most of a range; 0: hosts hold the tables.
+        servers_from: the least number of a range of servers; 0: their number is fixed.
         embedding_workers: the number of embedding workers between hosts and servers; 0: hosts use the servers themselves.
         files: the texts of "plan" and "towers", by option.
         has_export: the controller writes links of served weights, on its disk before they are sent to a bucket.
@@ -86,7 +87,7 @@ class ClusterJob:
     name: str
     topology: Topology | None
     hosts: int
-    readers: ReaderRange
+    readers: ProcessRange
     images: Images
     run_dir: str
     home: str
@@ -99,6 +100,7 @@ class ClusterJob:
     gpu: bool = False
     accelerator: str = ""
     servers: int = 0
+    servers_from: int = 0
     embedding_workers: int = 0
     files: Mapping[str, str] = field(default_factory=dict)
     has_export: bool = False
@@ -111,6 +113,8 @@ class ClusterJob:
         most_name = _MOST_PHASED_NAME if self.phase else _MOST_NAME
         if self.is_scaled:
             most_name = min(most_name, _MOST_SET_NAME - len(self.reader_set) + len(self.name))
+        if self.servers_from:
+            most_name = min(most_name, _MOST_SET_NAME - len(self.server_set) + len(self.name))
         check_name("--job-name", self.name, most=most_name)
         if not 0 <= self.servers <= _MOST_SERVERS:
             raise InputError("a job must have a number of parameter servers", where="--servers", value=self.servers,
@@ -145,6 +149,11 @@ class ClusterJob:
     def reader_set(self) -> str:
         """The name of the StatefulSet of a range of readers."""
         return f"{self.name}-{self.phase.replace('_', '-')}-readers" if self.phase else f"{self.name}-readers"
+
+    @property
+    def server_set(self) -> str:
+        """The name of the StatefulSet of a range of parameter servers, and of its headless service."""
+        return self.reader_set.removesuffix("readers") + "servers"
 
     @property
     def is_scaled(self) -> bool:

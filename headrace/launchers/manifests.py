@@ -105,6 +105,7 @@ def gke_manifests(*phases: Placed) -> tuple[Object, ...]:
         _controller_jobset(placed, has_files=bool(files)),
         *(_workers_jobset(*one) for one in placed),
         *(_reader_set(*one) for one in placed if one[0].is_scaled),
+        *(found for one in placed if one[0].servers_from for found in _server_set(*one)),
     )
 
 
@@ -137,7 +138,7 @@ def _labels(job: ClusterJob) -> Object:
 
 
 def _role(phases: Sequence[Placed]) -> Object:
-    """What the controller may do: suspend its workers and set the number of its readers, and no more."""
+    """What the controller may do: suspend its workers and set the number of its readers and servers, and no more."""
     job, cluster = phases[0]
     rules: list[Object] = [
         {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "resourceNames": [one.workers for one, _ in phases],
@@ -145,7 +146,8 @@ def _role(phases: Sequence[Placed]) -> Object:
     ]  # fmt: skip
     if any(one.queue for _, one in phases):
         rules.append({"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list", "patch"]})
-    if sets := [one.reader_set for one, _ in phases if one.is_scaled]:
+    readers = [one.reader_set for one, _ in phases if one.is_scaled]
+    if sets := [*readers, *(one.server_set for one, _ in phases if one.servers_from)]:
         rules.append({"apiGroups": ["apps"], "resources": ["statefulsets/scale"], "resourceNames": sets, "verbs": ["get", "patch"]})  # fmt: skip
     return _object("rbac.authorization.k8s.io/v1", "Role", job, cluster, "controller", rules=rules)
 
@@ -188,6 +190,7 @@ def _training(job: ClusterJob, cluster: Cluster) -> list[str]:
         *("--jobset", f"{cluster.namespace}/{job.workers}", "--service-account", SERVICE_ACCOUNT_FOLDER),
         *(["--keep-jobset"] if job.is_repeated else []),
         *(["--reader-set", f"{cluster.namespace}/{job.reader_set}"] if job.is_scaled else []),
+        *(["--server-set", f"{cluster.namespace}/{job.server_set}"] if job.servers_from else []),
     ]
 
 
@@ -237,7 +240,7 @@ def _workers_jobset(job: ClusterJob, cluster: Cluster) -> Object:
                 if job.is_scaled
                 else [_replicated_job(job, "reader", job.readers.most, _reader_pod(job, _INDEX_VARIABLE))]
             ),
-            *([_servers(job)] if job.servers else []),
+            *([_servers(job)] if job.servers and not job.servers_from else []),
             *([_embedding_workers(job)] if job.embedding_workers else []),
         ],
     }
@@ -310,7 +313,35 @@ def _reader_pod(job: ClusterJob, index: Object) -> Object:
 
 
 def _servers(job: ClusterJob) -> Object:
-    """Parameter servers: their rows are lost with their pods, after a commit. They end when the JobSet is complete."""
+    """Parameter servers of a fixed number. They end when the JobSet is complete."""
+    return _replicated_job(job, "server", job.servers, _server_pod(job))
+
+
+def _server_set(job: ClusterJob, cluster: Cluster) -> tuple[Object, Object]:
+    """A range of parameter servers, none at first, and the service in which each pod has a name that stays."""
+    suffix = job.server_set.removeprefix(f"{job.name}-")
+    labels = {**_labels(job), "app.kubernetes.io/component": job.server_set}
+    service: Object = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": labels,
+        "ports": [{"name": "rows", "port": SERVER_PORT}],
+    }
+    spec: Object = {
+        "replicas": 0,  # until the controller wants them
+        "serviceName": job.server_set,
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": _server_pod(job)},
+    }
+    return (
+        {**_object("v1", "Service", job, cluster, suffix), "spec": service},
+        {**_object("apps/v1", "StatefulSet", job, cluster, suffix), "spec": spec},
+    )
+
+
+def _server_pod(job: ClusterJob) -> Object:
+    """The pod of a parameter server: its rows are lost with it, after a commit."""
     command = server_command(job, f"{_IP}:{SERVER_PORT}")
     requests = {"cpu": "4", "memory": "16Gi"}
     container = _container(job, "server", command, [_TOKEN_MOUNT, _MEMORY_MOUNT], requests, [_IP_VARIABLE])
@@ -318,7 +349,7 @@ def _servers(job: ClusterJob) -> Object:
     pod = _worker_pod(job, container, math.ceil(job.grace_secs) + END_SECS)
     pod["securityContext"] = {"runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER}
     pod["volumes"] = [_token_volume(job), {"name": "memory", "emptyDir": {"medium": "Memory"}}]
-    return _replicated_job(job, "server", job.servers, pod)
+    return pod
 
 
 def _embedding_workers(job: ClusterJob) -> Object:
@@ -333,6 +364,8 @@ def _embedding_workers(job: ClusterJob) -> Object:
 
 
 def _server_addresses(job: ClusterJob) -> list[str]:
+    if job.servers_from:
+        return [f"{job.server_set}-{k}.{job.server_set}:{SERVER_PORT}" for k in range(job.servers)]
     return [_address(job, "server", k, SERVER_PORT) for k in range(job.servers)]
 
 

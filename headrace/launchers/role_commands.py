@@ -58,6 +58,7 @@ def controller_command(
         *("--hosts", str(job.hosts), "--readers", str(job.readers), "--job-dir", JOB_FOLDER),
         *("--launcher", "remote", "--listen", address, "--token-file", TOKEN_FILE),
         *(("--servers", ",".join(servers)) if servers else ()),
+        *(("--scale-servers-from", str(job.servers_from)) if job.servers_from else ()),
         *(("--embedding-workers", ",".join(workers)) if workers else ()),
     ]
 

@@ -253,6 +253,50 @@ def test_a_range_of_readers_is_scaled_by_the_controller(tmp_path: Path, gcs_serv
     same(site.run, tmp_path / "local")
 
 
+def test_a_range_of_servers_is_scaled_by_the_controller(tmp_path: Path, gcs_server: GcsServer) -> None:
+    """One begins, a person asks for two, one of which is evicted, and for one again: the tables follow, and none is left after the job."""
+    site = Site(tmp_path, gcs_server, hours=8)
+    site.memoize()
+    options = {**OPTIONS, "passes": 8, "keep_checkpoints": 2}
+    documents = site.manifests(
+        "--topology", "", "--hosts", "1", "--servers", "1..2", "--grace-secs", "20", options=options
+    )
+
+    def ask(servers: int) -> None:
+        files = JobFiles(pods.path_in(pods.pod("controller"), "/var/lib/headrace/job"))
+        client = ControllerClient.of_run(files, job=JobSpec.read(files).job, timeout_secs=30.0)
+        try:
+            client.servers(servers)
+        finally:
+            client.close()
+
+    def trains_on(servers: int) -> bool:
+        found = controller_status(pods)
+        return found is not None and found.state is JobState.TRAINING and found.used_servers == servers
+
+    with (
+        kubernetes_server(tmp_path / "account") as server,
+        Pods(tmp_path / "pods", documents, site.secrets, server, {}, most_scaled=2) as pods,
+    ):
+        pods.wait_until(lambda: trains_on(1), "the job trains on one server")
+        ask(2)
+        pods.wait_until(lambda: trains_on(2), "the job trains on two servers")
+        pods.signal("", signal.SIGTERM, 1)
+        pods.wait_until(lambda: pods.pod("", 1).starts == 2, "the second server is back")
+        pods.wait_until(lambda: trains_on(2), "the job trains on two servers again")
+        ask(1)
+        pods.wait_until(lambda: trains_on(1) and pods.pod("", 1).process is None, "the second server has ended")
+        pods.wait_until(lambda: pods.pod("controller").is_complete, "the job is done")
+        assert server.spec("/apis/apps/v1/namespaces/default/statefulsets/ctr-servers")["replicas"] == 0
+        numbers = [one.body["spec"]["replicas"] for one in server.patches() if one.path.endswith("/scale")]
+        assert numbers == [1, 2, 1, 0]
+        assert pods.pod("controller").statuses == [0], pods.story()
+        (role,) = (one for one in documents if one["kind"] == "Role")
+        assert [one for one in server.requests if not is_allowed(one, role["rules"])] == []
+    site.train("--hosts", "1", "--readers", "1", "--run-dir", str(tmp_path / "local"), options=options)
+    same(site.run, tmp_path / "local")
+
+
 PHASED = """
 follow = true
 readers = 1

@@ -71,6 +71,15 @@ def assert_equal_runs(one: Path, other: Path) -> None:
         (("--servers", "2", "--spare-servers", "1"), "--spare-servers needs a job"),
         (("--hosts", "1", "--servers", "a:1,b:2", "--spare-servers", "2"), "must leave a server for tables"),
         (("--hosts", "1", "--servers", "64", "--spare-servers", "1"), "up to 64 servers in all"),
+        (("--servers", "1..2"), "servers that scale need a job"),
+        (("--hosts", "1", "--servers", "2..1"), "--servers must be a number, or a range"),
+        (("--hosts", "1", "--servers", "1..99"), "of at most 64 servers"),
+        (("--hosts", "1", "--servers", "a:1,b:2", "--scale-servers-from", "3"), "must be a part of the servers"),
+        (("--hosts", "1", "--servers", "1..3", "--scale-servers-from", "2"), "must be given once"),
+        (("--hosts", "1", "--servers", "1..3", "--spare-servers", "1"), "must have no other rule"),
+        (("--hosts", "1", "--servers", "1..3", "--least-servers", "1"), "must have no other rule"),
+        (("--scale-servers-from", "1"), "--scale-servers-from must go with --servers"),
+        (("--hosts", "1", "--servers", "1..3", "--plan", "plan.json"), "must have tables without a plan"),
         (("--servers", "2", "--wire-ids", "short"), "--wire-ids must be a known encoding"),
         (("--servers", "2", "--wire-values", "fp8"), "--wire-values must be a known encoding"),
     ],
@@ -233,6 +242,17 @@ def test_a_spare_server_has_no_tables(served, tmp_path, more):
     assert found.json["exact"] is True
     served(*arguments, "--run-dir", tmp_path / "two", "--servers", 2)
     assert_equal_runs(tmp_path / "two", tmp_path / "spare")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("--embedding-workers", 1)], ids=["no workers", "a worker"])
+def test_a_range_of_servers_begins_with_the_least_number(served, tmp_path, more):
+    """The bits are those of any number, and of one server here."""
+    arguments = ("train", "first", "--config", served.options, "--hosts", 1, "--readers", 1, "--json")
+    found = served(*arguments, "--run-dir", tmp_path / "range", "--servers", "1..3", *more)
+    assert found.json["exact"] is True
+    served(*arguments, "--run-dir", tmp_path / "one", "--servers", 1)
+    assert_equal_runs(tmp_path / "one", tmp_path / "range")
 
 
 @pytest.mark.slow

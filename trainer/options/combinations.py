@@ -30,6 +30,7 @@ class Setup:
         least_servers: whether training may go on while some servers are away.
         least_hosts: whether a job may go on while some hosts are away.
         spares: whether the job has parameter servers without tables, for those with a preemption notice.
+        scales: whether the job changes the number of parameter servers with tables.
         moves: whether tables are moved to other servers while the run trains.
         hot: whether the hot rows of tables on servers are in the memory of the process that trains.
         rounded: whether rows and gradients are rounded on their way between hosts, or to and from servers.
@@ -48,9 +49,14 @@ class Setup:
     least_servers: bool = False
     least_hosts: bool = False
     spares: bool = False
+    scales: bool = False
     moves: bool = False
     hot: bool = False
     rounded: bool = False
+
+
+#: A training whose tables a user moves to other servers.
+MOVING = Setup(servers=True, moves=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,7 @@ def _on_all(owners: str, kind: str, holds: Callable[[Setup], bool]) -> Refusal:
 
 
 _MOVE = "move"
+_FIXED = "give a number of servers, such as --servers 4"
 _END_FIRST = "end training, and start it again with other --servers: it goes on from its newest checkpoint"
 
 #: In the order in which they are looked at.
@@ -172,6 +179,22 @@ REFUSALS = (
             "the tables of a job with spare servers must stay on its servers while it runs",
             "a spare stands by for the servers that the job began with: others would have none",
             _END_FIRST),
+    Refusal(("scale_servers_from", "hashed"), lambda one: one.scales and one.hashed,
+            "hashed tables must be on a fixed number of servers",
+            "each of the servers gives its places to its own rows, so which rows have memory depends on their number: a change would change what is trained",
+            _FIXED),
+    Refusal(("scale_servers_from", "pruning"), lambda one: one.scales and one.pruned,
+            "pruned tables must be on a fixed number of servers",
+            "each of the servers gives its places to its own rows, so which rows have memory depends on their number: a change would change what is trained",
+            _FIXED),
+    Refusal(("scale_servers_from", "plan"), lambda one: one.scales and one.plan,
+            "servers whose number changes must have tables without a plan",
+            "a plan is for a number of servers",
+            "leave --plan out, or " + _FIXED),
+    Refusal((_MOVE, "scale_servers_from"), lambda one: one.scales and one.moves,
+            "the tables of a job that scales its servers must stay on them while it runs",
+            "the job chooses among the servers that it began with: it has no others",
+            "headrace ps scale RUN --servers N; or " + _END_FIRST),
 )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ from trainer.scheduling.attempts import (
     release,
     restart,
     take_part,
+    take_servers,
     want_roles,
     with_away,
 )
@@ -63,6 +64,7 @@ from trainer.scheduling.events import (
     Role,
     RoleKind,
     RoleMessage,
+    ServersChanged,
     StopAsked,
     Tick,
 )
@@ -137,6 +139,8 @@ def _joined(job: Job, event: Joined) -> Outcome:
     told: tuple[Instruction, ...] = ()
     if job.state in (JobState.STARTING, JobState.AWAY):
         job, told = begin(job)
+    elif role.kind is RoleKind.SERVER:
+        job, told = take_servers(job)
     return job, told if job.state in ATTEMPT and job.is_ranked(role) else (*told, *send_orders(job, role))
 
 
@@ -294,7 +298,7 @@ def _notice(job: Job, event: Notice) -> Outcome:
     if role is not None and job.state in ATTEMPT:
         # Not of the attempt: it leaves at once, and the attempt goes on.
         left, told = let_leave(replace(job, notices={role: end_secs}))
-        away = job.away | ({role} if is_watched else set())
+        away = job.away | ({role} if is_watched and not job.is_surplus(role) else set())
         return replace(left, notices=job.notices, away=away, continues=job.continues), told
     left, told = let_leave(noticed)
     if job.state in (JobState.RESTARTING, JobState.HELD):
@@ -313,6 +317,10 @@ def _data_changed(job: Job, event: DataChanged) -> Outcome:
 
 def _partition_changed(job: Job, event: PartitionChanged) -> Outcome:
     return replace(job, next_partition=None if event.partition == job.partition else event.partition), ()
+
+
+def _servers_changed(job: Job, event: ServersChanged) -> Outcome:
+    return take_servers(replace(job, scaled_servers=event.servers)) if job.settings.scales_from else (job, ())
 
 
 def _plan_failed(job: Job, event: PlanFailed) -> Outcome:
@@ -349,6 +357,7 @@ _HANDLERS: Mapping[EventKind, Callable[[Job, Any], Outcome]] = {
     EventKind.NOTICE: _notice,
     EventKind.DATA_CHANGED: _data_changed,
     EventKind.PARTITION_CHANGED: _partition_changed,
+    EventKind.SERVERS_CHANGED: _servers_changed,
     EventKind.PLAN_FAILED: _plan_failed,
     EventKind.RELEASED: _released,
     EventKind.STOP_ASKED: _stop_asked,

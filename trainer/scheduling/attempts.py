@@ -134,6 +134,14 @@ def end_early(job: Job) -> Outcome:
     return _end_if_known(replace(job, state=JobState.ENDING, positions=stopped))
 
 
+def take_servers(job: Job) -> Outcome:
+    """End the epoch early if other parameter servers shall have the tables, and these are there."""
+    if not job.settings.scales_from or job.state is not JobState.TRAINING or _keeps_servers(job):
+        return job, ()
+    is_whole = job.settings.servers - len(job.next_unused) == job.wanted_servers
+    return end_early(job) if is_whole else (job, ())
+
+
 def place(job: Job, host: str, next_unit: int) -> Outcome:
     """Record the position of a host, while the epoch ends."""
     return _end_if_known(replace(job, positions={**job.positions, host: next_unit}))
@@ -254,7 +262,7 @@ def _dismissible(job: Job) -> set[Role]:
 
 def with_away(job: Job, roles: Iterable[Role]) -> Job:
     """The job after these roles left by a notice. Without a parameter server hosts must restore the last commit."""
-    away = job.away | {role for role in roles if role.kind is not RoleKind.READER}
+    away = job.away | {role for role in roles if role.kind is not RoleKind.READER and not job.is_surplus(role)}
     if away == job.away:
         return job
     has_lost_rows = any(role.kind is RoleKind.SERVER for role in away - job.away)

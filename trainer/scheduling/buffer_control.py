@@ -64,6 +64,7 @@ class BufferSample:
         served_secs: the time from the assignment of those units to their delivery, added up.
         flying_secs_per_row: the median over units in flight of the time since their assignment per row; 0 without any.
         left_units: the units that are not delivered yet, as far as there is data.
+        wait_secs: the part of ``busy_secs`` in which hosts waited for rows of tables, on average over hosts.
     """
 
     at_secs: float
@@ -75,6 +76,7 @@ class BufferSample:
     served_secs: float
     flying_secs_per_row: float
     left_units: int
+    wait_secs: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,6 +213,14 @@ class PartitionChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ServersChanged(Event):
+    """So many parameter servers shall have the tables, once they are there: the epoch ends early, and is committed first."""
+
+    kind = EventKind.SERVERS_CHANGED
+    servers: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanFailed(Event):
     """The controller cannot plan the units: the data is not ready, or the options or the data are wrong.
 
@@ -272,6 +280,6 @@ EVENT_TYPES: dict[EventKind, type[Event]] = {
     cls.kind: cls
     for cls in (
         Tick, Recovered, Joined, Heartbeat, Left, Failed, Position, Drained, PartWritten, CommitFailed, Published, Notice,
-        DataChanged, PartitionChanged, PlanFailed, Released, StopAsked, Lost, EpochDue, Deadline, Resume,
+        DataChanged, PartitionChanged, ServersChanged, PlanFailed, Released, StopAsked, Lost, EpochDue, Deadline, Resume,
     )
 }  # fmt: skip

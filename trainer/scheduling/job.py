@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from trainer.scheduling.events import DataRange, Role, RoleKind
 from trainer.scheduling.orders import BEGINNING, Commit, Hold, TrainingPhase
-from trainer.scheduling.transitions import JobState
+from trainer.scheduling.transitions import ATTEMPT, JobState
 from transforms.derived_documents import Omitted
 from transforms.errors import InputError
 from warehouse.scheduling.backoff import Backoff
@@ -61,8 +61,9 @@ class JobSettings:
         goes_on: after a preemption notice the job goes on with fewer hosts; else it waits until the role is back.
         least_servers: the job goes on with this number of parameter servers or more while others are away after a notice; 0: it waits
             for all of them.
-        servers: the parameter servers of a job with spares, with these; 0: it has none.
+        servers: the parameter servers of a job with spares, with these, and the most of a job that scales them; 0: it does neither.
         spare_servers: of these servers so many have no tables; one of them takes the place of a server with a preemption notice.
+        scales_from: the least servers with tables of a job that scales them up to ``servers``; 0: their number is fixed.
         overlap: the next epoch trains while hosts still write their parts of the last commit.
         is_finite: the job is done when all data is trained; else it waits for more.
         lost_secs: a role without a heartbeat for so long is lost.
@@ -83,6 +84,7 @@ class JobSettings:
     least_servers: int = 0
     servers: Omitted[int] = 0
     spare_servers: Omitted[int] = 0
+    scales_from: Omitted[int] = 0
     overlap: bool = False
     is_finite: bool = True
     lost_secs: float = 30.0
@@ -104,7 +106,11 @@ class JobSettings:
                 "lost_secs must be finite and at least twice most_step_secs, which is above 0",
                 value=(self.lost_secs, self.most_step_secs),
             )
-        if not (self.servers == self.spare_servers == 0 or 1 <= self.spare_servers < self.servers):
+        if self.scales_from:
+            if not 1 <= self.scales_from <= self.servers or self.spare_servers or self.least_servers:
+                raise InputError("servers that scale must be from a least to a most number, without spares",
+                                 value=(self.scales_from, self.servers, self.spare_servers, self.least_servers))  # fmt: skip
+        elif not (self.servers == self.spare_servers == 0 or 1 <= self.spare_servers < self.servers):
             raise InputError(
                 "spare servers must be fewer than the servers",
                 value=self.spare_servers,
@@ -183,6 +189,7 @@ class Job:
         attempt: the number of the last attempt.
         epoch, first_unit, stop_unit, hosts: of that attempt. ``stop_unit`` is lowered when the epoch ends early.
         unused_servers: the parameter servers that the attempt leaves out, ascending by their numbers.
+        scaled_servers: of a job that scales them, how many shall have the tables; 0: the least number.
         continues: the attempt at whose end the hosts of ``hosts`` are; None if they must restore.
         retry_stop: the end of the epoch that is trained again after its attempt was given up; None: the next natural end.
         begun_secs: when the attempt began.
@@ -215,6 +222,7 @@ class Job:
     stop_unit: int = 0
     hosts: tuple[str, ...] = ()
     unused_servers: tuple[str, ...] = ()
+    scaled_servers: Omitted[int] = 0
     continues: int | None = None
     retry_stop: int | None = None
     begun_secs: float = 0.0
@@ -260,25 +268,67 @@ class Job:
         """Whether an attempt must wait for a parameter server that left after a notice."""
         if not self.away_of(RoleKind.SERVER):
             return False
-        least, needed = self.settings.least_servers, self.settings.servers - self.settings.spare_servers
+        least, needed = self.settings.least_servers, self.settings.scales_from or self.wanted_servers
         if needed and self.settings.servers - len(self.next_unused) >= needed:
             return False
         return not least or len(self.present(RoleKind.SERVER)) < least
 
     @property
+    def wanted_servers(self) -> int:
+        """How many parameter servers shall have the tables, of a job with spares or one that scales them; 0 for others."""
+        settings = self.settings
+        if not settings.scales_from:
+            return settings.servers - settings.spare_servers
+        return min(max(self.scaled_servers, settings.scales_from), settings.servers)
+
+    @property
     def next_unused(self) -> tuple[str, ...]:
-        """The parameter servers that an attempt leaves out now: those that are away, and the rest of the spares.
+        """The parameter servers that an attempt leaves out now: those that are away, and the rest of the spares or of those that may be added.
 
         A server that is back is a spare, so that tables stay where they are.
         """
-        away, spares = self.away_of(RoleKind.SERVER), self.settings.spare_servers
-        if not spares:
-            return away
-        names, there = [f"s{k}" for k in range(self.settings.servers)], self.present(RoleKind.SERVER)
-        held = [one for one in names if one not in away and one not in self.unused_servers]
-        others = [one for one in self.unused_servers if one not in away and one in there]
-        used = [*held, *others][: self.settings.servers - spares]
-        return tuple(one for one in names if one not in used)
+        if not self._has_others:
+            return self.away_of(RoleKind.SERVER)
+        there = self.present(RoleKind.SERVER)
+        held, others = self._servers_by_use()
+        used = [*held, *(one for one in others if one in there)][: self.wanted_servers]
+        return tuple(one for one in self._server_names if one not in used)
+
+    @property
+    def running_servers(self) -> tuple[str, ...]:
+        """The parameter servers that must run now, of a job that scales them: those with tables, and those that shall have them.
+
+        A server that is away is wanted back only where there are too few others.
+        """
+        if not self.settings.scales_from:
+            return ()
+        held, others = self._servers_by_use()
+        wanted = [*held, *others, *self.away_of(RoleKind.SERVER)][: self.wanted_servers]
+        has_rows = self.state in ATTEMPT or self.pending is not None
+        return tuple(
+            one for one in self._server_names if one in wanted or (has_rows and one not in self.unused_servers)
+        )
+
+    def is_surplus(self, role: Role) -> bool:
+        """Whether the role is a parameter server that ends because the job needs fewer: it is not waited for."""
+        return role.kind is RoleKind.SERVER and self.settings.scales_from > 0 and role.name not in self.running_servers
+
+    @property
+    def _has_others(self) -> bool:
+        """Whether the job has servers that need not have tables."""
+        return self.settings.spare_servers > 0 or self.settings.scales_from > 0
+
+    @property
+    def _server_names(self) -> tuple[str, ...]:
+        return tuple(f"s{k}" for k in range(self.settings.servers))
+
+    def _servers_by_use(self) -> tuple[list[str], list[str]]:
+        """The servers that are not away: those of the last attempt, and the others."""
+        away = self.away_of(RoleKind.SERVER)
+        near = [one for one in self._server_names if one not in away]
+        return [one for one in near if one not in self.unused_servers], [
+            one for one in near if one in self.unused_servers
+        ]
 
     @property
     def misses_workers(self) -> bool:
@@ -330,6 +380,7 @@ def resume_job(job: Job, settings: JobSettings, commit: Commit) -> Job:
         commit=commit,
         attempt=max(job.attempt, commit.attempt),
         phase=job.phase,
+        scaled_servers=job.scaled_servers if settings.scales_from else 0,
     )
 
 

@@ -65,6 +65,7 @@ class EventKind(StrEnum):
     NOTICE = "notice"
     DATA_CHANGED = "data changed"
     PARTITION_CHANGED = "partition changed"
+    SERVERS_CHANGED = "servers changed"
     PLAN_FAILED = "plan failed"
     RELEASED = "released"
     STOP_ASKED = "stop asked"
@@ -110,7 +111,7 @@ _END_OF_ROLE = (
 _MOVES: Mapping[EventKind, Mapping[JobState, frozenset[JobState]]] = {
     EventKind.TICK: _stay(_LIVE),
     EventKind.RECOVERED: _stay(_ALL),
-    EventKind.JOINED: _stay(_ALL - _WAITS) | _move(_WAITS, _S.TRAINING, _S.STARTING, stay=True),
+    EventKind.JOINED: _stay(_ALL - _WAITS - {_S.TRAINING}) | _move({_S.TRAINING}, _S.ENDING, stay=True) | _move(_WAITS, _S.TRAINING, _S.STARTING, stay=True),
     EventKind.HEARTBEAT: _stay(_ALL),
     EventKind.LEFT: _END_OF_ROLE,
     EventKind.LOST: _END_OF_ROLE,
@@ -140,6 +141,7 @@ _MOVES: Mapping[EventKind, Mapping[JobState, frozenset[JobState]]] = {
     | _move({_S.WAITING_FOR_DATA}, _S.DONE, _S.TRAINING, _S.STARTING, _S.AWAY, stay=True)
     | _move({_S.HELD}, *_TRAINED, _S.STARTING, _S.AWAY, stay=True),
     EventKind.PARTITION_CHANGED: _stay(_LIVE),
+    EventKind.SERVERS_CHANGED: _stay(_LIVE - {_S.TRAINING}) | _move({_S.TRAINING}, _S.ENDING, stay=True),
     EventKind.PLAN_FAILED: _move({_S.STARTING, _S.WAITING_FOR_DATA}, _S.HELD, stay=True),
     EventKind.RELEASED: _move({_S.HELD}, *_TRAINED, _S.STARTING, _S.AWAY),
     EventKind.STOP_ASKED: _move({_S.TRAINING}, _S.ENDING, _S.STOPPED)
@@ -159,6 +161,7 @@ _LATE: Mapping[EventKind, frozenset[JobState]] = {
     EventKind.NOTICE: FINAL,
     EventKind.DATA_CHANGED: FINAL,
     EventKind.PARTITION_CHANGED: FINAL,
+    EventKind.SERVERS_CHANGED: FINAL,
     EventKind.PLAN_FAILED: _ALL - {_S.STARTING, _S.WAITING_FOR_DATA},
     EventKind.STOP_ASKED: FINAL,
 }

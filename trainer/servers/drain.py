@@ -16,13 +16,15 @@ from typing import Annotated, Any
 from trainer.errors import ServerLeaves
 from trainer.servers.client_updates import Greeting, run_of
 from trainer.wire.frames import Bytes
-from transforms.derived_documents import document_of, read_value, whole
+from transforms.derived_documents import Omitted, document_of, number, read_value, whole
 from transforms.documents import Part, parse_document
 
 #: How long the clients of a server may take to commit after SIGTERM, unless its options say otherwise.
 DRAIN_SECS = 25.0
 #: A client may connect again after so long: for its next attempt, and after the process that answers was killed.
 _IDLE_SECS, _RETURN_SECS = 0.5, 10.0
+#: The number of a request to watch that asks for the processor time, which servers of earlier releases do not say.
+MEASURES = 1
 _MOST_SECS = 1e9
 
 
@@ -41,12 +43,14 @@ class DrainState:
         is_draining: the server will end.
         left_secs: until it ends at the latest; 0 before it drains.
         reason: why it drains; empty before.
+        processor_secs: the processor time of the process since it began; 0 unless it is asked for, and from an earlier release.
     """
 
     process: Annotated[int, whole(most=1 << 62)]
     is_draining: bool = False
     left_secs: Annotated[float, _read_secs] = 0.0
     reason: Annotated[str, lambda part: part.text()[:200]] = ""
+    processor_secs: Omitted[Annotated[float, number(0.0)]] = 0.0
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object."""
@@ -66,10 +70,18 @@ class Drain:
         process: see :class:`DrainState`.
         waits: False for a server whose clients lose nothing when it ends: it waits for them only while a training watches it.
         clock: monotonic seconds.
+        processor_clock: the processor time of this process.
     """
 
-    def __init__(self, process: int, *, waits: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
-        self._process, self._waits, self._clock = process, waits, clock
+    def __init__(
+        self,
+        process: int,
+        *,
+        waits: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        processor_clock: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._process, self._waits, self._clock, self._processor_clock = process, waits, clock, processor_clock
         self._lock = threading.Lock()
         self._clients: set[object] = set()
         self._watchers: set[object] = set()
@@ -115,12 +127,16 @@ class Drain:
                 self._clients.add(session)
                 self._run = run_of(greeting.attempt)
 
-    def watch(self, session: object) -> DrainState:
-        """The state for a session that watches the server, which waits for this session before it ends."""
+    def watch(self, session: object, *, measures: bool = False) -> DrainState:
+        """The state for a session that watches the server, which waits for this session before it ends.
+
+        ``measures``: with the processor time.
+        """
         with self._lock:
             self._watchers.add(session)
             left_secs = self._left_secs() if self._reason else 0.0
-            return DrainState(self._process, bool(self._reason), left_secs, self._reason)
+            processor_secs = self._processor_clock() if measures else 0.0
+            return DrainState(self._process, bool(self._reason), left_secs, self._reason, processor_secs)
 
     def remove(self, session: object) -> None:
         """A session has ended."""

@@ -16,7 +16,7 @@ from typing import Self
 
 from trainer.errors import AttemptOver
 from trainer.servers.client_updates import Greeting
-from trainer.servers.drain import DrainState
+from trainer.servers.drain import MEASURES, DrainState
 from trainer.servers.run_servers import RunServers
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, TcpLink
@@ -70,6 +70,7 @@ class ServerWatch:
         addresses: of the servers.
         token: of the servers; empty for none.
         tls: what verifies them; None: connections are not encrypted.
+        measures: whether servers say their processor time.
         clock: monotonic seconds.
     """
 
@@ -79,9 +80,11 @@ class ServerWatch:
         *,
         token: str = "",
         tls: ssl.SSLContext | None = None,
+        measures: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._token, self._tls, self._clock = token, tls, clock
+        self._number = MEASURES if measures else 0
         self._ended, self._lock = threading.Event(), threading.Lock()
         self._servers = {one: WatchedServer(one) for one in addresses}
         self._let_go: set[Address] = set()
@@ -153,7 +156,7 @@ class ServerWatch:
             raise AttemptOver("the training no longer watches its servers")
 
     def _ask(self, address: Address, link: TcpLink) -> None:
-        link.send(Request(Kind.WATCH))
+        link.send(Request(Kind.WATCH, number=self._number))
         state = DrainState.read(link.receive().body)
         with self._lock:
             before = self._servers[address].state
@@ -174,8 +177,8 @@ class ServerWatch:
 
 
 def watch_servers(servers: RunServers) -> ServerWatch:
-    """Watch the servers of a run."""
-    return ServerWatch(servers.addresses, token=servers.token, tls=servers.tls)
+    """Watch the servers of a run, and measure their work."""
+    return ServerWatch(servers.addresses, token=servers.token, tls=servers.tls, measures=True)
 
 
 def watch_workers(servers: RunServers) -> ServerWatch:

@@ -17,7 +17,7 @@ from typing import Protocol, Self
 from trainer.errors import ConfigError
 from trainer.servers.byte_budget import ByteBudget
 from trainer.servers.client_updates import GREETING_MEMBERS, Greeting
-from trainer.servers.drain import Drain
+from trainer.servers.drain import MEASURES, Drain
 from trainer.servers.row_server import Reply, Session
 from trainer.servers.running_requests import RunningRequests
 from trainer.servers.session_roles import OF_SERVERS, check_allowed
@@ -182,7 +182,8 @@ class ServerService:
         if header.kind == Kind.LEAVE:
             self._drain.release(header.number)
             return Reply(Kind.DONE)
-        return Reply(Kind.DOCUMENT, [write_document(self._drain.watch(session).to_document())])
+        state = self._drain.watch(session, measures=header.number == MEASURES)
+        return Reply(Kind.DOCUMENT, [write_document(state.to_document())])
 
     def _reply(self, frames: FrameStream, reply: Reply, number: int) -> None:
         parts = frames.write(reply.kind, reply.body, number=number, flags=reply.flags)

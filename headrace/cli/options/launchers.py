@@ -29,6 +29,7 @@ OF_LAUNCHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "token_file": (REMOTE,),
     "jobset": (REMOTE,),
     "reader_set": (REMOTE,),
+    "server_set": (REMOTE,),
     "service_account": (REMOTE,),
     "keep_jobset": (REMOTE,),
 }
@@ -83,6 +84,13 @@ class ClusterOptions:
         str,
         typer.Option(
             help="The StatefulSet of readers, as namespace/name, whose number follows a range of --readers.",
+            hidden=True,
+        ),
+    ] = ""
+    server_set: Annotated[
+        str,
+        typer.Option(
+            help="The StatefulSet of parameter servers, as namespace/name, whose number follows --scale-servers-from.",
             hidden=True,
         ),
     ] = ""

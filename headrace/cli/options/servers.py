@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trainer.job.control.job_files import JobFiles
     from trainer.job.launch.job_spec import ServersSpec
     from trainer.job.launch.local_servers import LocalServers
+    from trainer.options.process_range import ProcessRange
     from trainer.planning.plan import PartitionPlan
     from trainer.servers.moves.server_moves import ServerMoves
     from trainer.servers.run_servers import RunServers
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 #: More processes on one machine are a mistake.
 _MOST_LOCAL = 64
+_RANGE = ".."
 SUMMED = "summed"
 #: Options that need ``--servers``.
 _OF_SERVERS = (
@@ -43,6 +45,7 @@ _OF_SERVERS = (
     "embedding_workers",
     "least_servers",
     "spare_servers",
+    "scale_servers_from",
 )
 
 
@@ -55,8 +58,8 @@ class ServerOptions:
     servers: Annotated[
         str,
         typer.Option(
-            metavar="N|HOST:PORT,...",
-            help="Keep embedding tables on parameter servers: N processes of this machine, or those at the addresses.",
+            metavar="N|N..M|HOST:PORT,...",
+            help="Keep embedding tables on parameter servers: N processes of this machine, N to M as it pays (with --hosts), or those at the addresses.",
             show_default=False,
         ),
         Mark.FIRST,
@@ -73,6 +76,13 @@ class ServerOptions:
         int,
         typer.Option(
             help="Servers beside those with tables, in the place of those with a preemption notice: more processes, or the last addresses; with --hosts.",
+            show_default=False,
+        ),
+    ] = 0
+    scale_servers_from: Annotated[
+        int,
+        typer.Option(
+            help="Begin with so many of the servers, and use more or fewer as it pays; with --hosts. --servers N..M says the same of processes.",
             show_default=False,
         ),
     ] = 0
@@ -133,24 +143,51 @@ class ServerOptions:
             raise InputError("--server-updates must be summed or each", value=self.server_updates)
         self.wire()
         self._check_workers(is_number=self.is_number)
+        self._check_range()
         self._check_spares()
         self._check_least(self.used)
 
     @property
     def is_number(self) -> bool:
         """Whether the servers are processes of this machine."""
-        return _is_number(self.servers)
+        return _is_number(self.servers) or _RANGE in self.servers
+
+    @property
+    def scaled(self) -> ProcessRange | None:
+        """The least and the most servers with tables, where a job scales them; None for a fixed number."""
+        from trainer.options.process_range import ProcessRange
+
+        if not self.servers:
+            return None
+        if _RANGE in self.servers:
+            found = ProcessRange.parse(self.servers, "--servers")
+        else:
+            found = ProcessRange(self.scale_servers_from or self._given, self._given)
+        return None if found.is_fixed else found
+
+    @property
+    def _given(self) -> int:
+        """The number of servers that are given, the most of a range."""
+        from trainer.options.process_range import ProcessRange
+
+        if _RANGE in self.servers:
+            return ProcessRange.parse(self.servers, "--servers").most
+        given = servers_of(self.servers)
+        return given if isinstance(given, int) else len(given)
 
     @property
     def used(self) -> int:
-        """The servers with tables."""
-        given = servers_of(self.servers)
-        return given if isinstance(given, int) else len(given) - self.spare_servers
+        """The servers with tables when training begins."""
+        if (scaled := self.scaled) is not None:
+            return scaled.least
+        return self._given - (0 if self.is_number else self.spare_servers)
 
     @property
     def count(self) -> int:
-        """The servers, with spares; 0 without any."""
-        return self.used + self.spare_servers if self.servers else 0
+        """The servers, with spares and those that may be used later; 0 without any."""
+        if not self.servers:
+            return 0
+        return self._given + (self.spare_servers if self.is_number else 0)
 
     @property
     def worker_count(self) -> int:
@@ -198,6 +235,20 @@ class ServerOptions:
         if self.spare_servers < 0 or self.used < 1 or self.count > _MOST_LOCAL:
             raise InputError("spare servers must leave a server for tables", where="--spare-servers, --servers", value=self.spare_servers,
                              allowed=f"from 0 on, below the number of addresses, and up to {_MOST_LOCAL} servers in all")  # fmt: skip
+
+    def _check_range(self) -> None:
+        """Raise :class:`InputError` for a wrong range of servers, or another rule for which servers have tables."""
+        place = "--scale-servers-from, --servers"
+        if _RANGE in self.servers and self.scale_servers_from:
+            raise InputError("the least number of servers must be given once", where=place, value=self.scale_servers_from,
+                             next_step=f"leave --scale-servers-from out, or give --servers {self._given}")  # fmt: skip
+        if not 0 <= self.scale_servers_from <= self._given or not 1 <= self._given <= _MOST_LOCAL:
+            raise InputError("servers that scale must be a part of the servers", where=place, value=self.scale_servers_from,
+                             allowed=f"from 1 to {self._given} of at most {_MOST_LOCAL} servers")  # fmt: skip
+        other = "spare_servers" if self.spare_servers else "least_servers" if self.least_servers else ""
+        if self.scaled is not None and other:
+            raise InputError("servers that scale must have no other rule for the servers with tables", where=f"{option_name(other)}, --servers",
+                             value=getattr(self, other), next_step=f"leave {option_name(other)} out: another server takes the place of one that leaves")  # fmt: skip
 
     def _check_least(self, servers: int) -> None:
         """Raise :class:`InputError` for a least number of servers that they do not have."""
@@ -261,6 +312,7 @@ class OpenServers:
         folder: of the run.
         files: of the job, with the token of the processes that are started.
         local: those that were started; None: they are at addresses.
+        begins_with: so many of them have tables when training begins; None: all.
         watched: watches them since they have answered; None: nothing does.
     """
 
@@ -269,7 +321,13 @@ class OpenServers:
     folder: str
     files: JobFiles
     local: LocalServers | None = None
+    begins_with: int | None = None
     watched: ServerWatch | None = None
+
+    @property
+    def begun(self) -> RunServers:
+        """The servers with tables when training begins."""
+        return replace(self.servers, addresses=self.servers.addresses[: self.begins_with])
 
     def watch(self, servers: RunServers) -> ServerWatch:
         """Watch the servers that have the tables now."""
@@ -319,7 +377,6 @@ def open_servers(
     from trainer.servers.server_watch import watch_servers
 
     files = JobFiles(Path(job_folder).absolute())
-    given = servers_of(text)
     if plan is not None:
         check_server_plan(plan, options.used)
     logs, of_workers = Path(folder) / "logs", options.embedding_workers
@@ -328,13 +385,20 @@ def open_servers(
         files.make_token()
     token_file = str(files.token) if options.is_number else _absolute(options.server_token_file)
     with ExitStack() as started:
-        if isinstance(given, int):
+        if options.is_number:
             own = started.enter_context(
-                LocalServers(options.count, server_command, token_file=files.token, logs=logs, runs=_own_runs(folder))
+                LocalServers(
+                    options.count,
+                    server_command,
+                    token_file=files.token,
+                    logs=logs,
+                    runs=_own_runs(folder),
+                    started=None if options.scaled is None else options.used,
+                )
             )
             addresses = own.addresses
         else:
-            addresses = given
+            addresses = addresses_of("--servers", text)
         workers: tuple[Address, ...] = ()
         workers_token_file = token_file
         if options.has_own_workers:
@@ -417,7 +481,8 @@ def servers_at(
     )
     run = int(time.time() * 1000)
     if cluster.launcher != REMOTE:  # there they may start later, with the hosts
-        run = max(run, servers.wait(lambda address: say(f"waiting for the server at {address}")) + 1)
+        begun = servers if options.scaled is None else replace(servers, addresses=addresses[: options.used])
+        run = max(run, begun.wait(lambda address: say(f"waiting for the server at {address}")) + 1)
     return OpenServers(
         replace(servers, run=run),
         ServersSpec(
@@ -434,6 +499,7 @@ def servers_at(
         ),
         folder,
         files,
+        begins_with=None if options.scaled is None else options.used,
     )
 
 

@@ -12,7 +12,7 @@ import typer
 from headrace.cli.options.launchers import option_name
 from headrace.cli.options.option_groups import Mark
 from headrace.cli.options.quantities import check_grace
-from trainer.options.reader_range import ReaderRange
+from trainer.options.process_range import ProcessRange
 from transforms.errors import InputError
 
 #: Options that make a training a job, those that only a job has, and those that need ``--follow``.
@@ -187,12 +187,12 @@ class HostOptions:
         return self.plan == Mark.AUTO.value
 
     @property
-    def reader_range(self) -> ReaderRange | None:
+    def reader_range(self) -> ProcessRange | None:
         """The numbers of readers; None: as many as the job needs."""
         return _range_of(self.readers, "--readers")
 
     @property
-    def caught_up_reader_range(self) -> ReaderRange | None:
+    def caught_up_reader_range(self) -> ProcessRange | None:
         """The numbers of readers once the history is trained; None: as many as the job needs."""
         return _range_of(self.caught_up_readers, "--caught-up-readers") or self.reader_range
 
@@ -228,6 +228,6 @@ class HostOptions:
             raise InputError(rule, where=", ".join(found), next_step=next_step)
 
 
-def _range_of(text: str, option: str) -> ReaderRange | None:
+def _range_of(text: str, option: str) -> ProcessRange | None:
     """The range of an option; None for no text. Raises :class:`InputError`."""
-    return ReaderRange.parse(text, option) if text else None
+    return ProcessRange.parse(text, option) if text else None

@@ -83,7 +83,7 @@ class TrainOptions:
             hashed=bool(options.get("hashed")), pruned=options.get("pruning") is not None, hosts=self.hosts.most_hosts,
             servers=bool(self.servers.servers), workers=bool(self.servers.embedding_workers), plan=bool(self.hosts.plan),
             plan_follows_data=self.hosts.plan_follows_data,
-            spares=bool(self.servers.spare_servers),
+            spares=bool(self.servers.spare_servers), scales=self.servers.scaled is not None,
             towers=bool(self.hosts.towers), tpu=self.tpu.of_training(options) is not None, least_servers=bool(self.servers.least_servers),
             least_hosts=0 < self.hosts.least_hosts < self.hosts.most_hosts, hot=options.get("hot_rows") is not None,
             rounded=self.servers.wire_values not in ("", "float32"),
@@ -129,6 +129,9 @@ class TrainOptions:
         if self.servers.spare_servers and job is None:
             raise InputError("--spare-servers needs a job, which has the servers as its roles", where="--spare-servers",
                              value=self.servers.spare_servers, next_step="give --hosts 1 too")  # fmt: skip
+        if self.servers.scaled is not None and job is None:
+            raise InputError("servers that scale need a job, whose controller chooses their number", where="--servers, --scale-servers-from",
+                             value=self.servers.servers, next_step="give --hosts 1 too")  # fmt: skip
         if is_gcs(self.run.run_dir) and job is None:
             raise InputError("the run directory of training in one process must be a local folder", where="--run-dir",
                              value=self.run.run_dir, allowed="a local folder, or gs://bucket/path with --hosts",

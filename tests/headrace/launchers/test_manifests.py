@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from headrace.cli.main import run
+from headrace.launchers.role_commands import SERVER_PORT
 from tests.support.kubernetes_schemas import check_object
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.planning.plan_document import plan_bytes
@@ -294,6 +295,40 @@ def test_a_range_of_readers_is_a_stateful_set_that_the_controller_scales(capsys:
     )
     assert "--reader-set" not in arguments(alike, "controller")
     assert {one["kind"] for one in alike}.isdisjoint({"StatefulSet"})
+
+
+def test_a_range_of_servers_is_a_stateful_set_with_names_that_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    """The controller may set their number; it and embedding workers know the names of all that may run."""
+    given = (*ON_NODES, "--hosts", "2", "--embedding-workers", "1")
+    assert run([*BASE, *given, "--servers", "2..4"]) == 0
+    text = capsys.readouterr().out
+    check_golden("launch_gke_server_range.yaml", text)
+    documents = list(yaml.safe_load_all(text))
+    for one in documents:
+        check_object(one)
+    role = next(one for one in documents if one["kind"] == "Role")
+    assert role["rules"][1]["resourceNames"] == ["ctr-servers"]
+    names = [one["name"] for one in jobset(documents, "ctr-workers")["spec"]["replicatedJobs"]]
+    assert names == ["host", "reader", "worker"]
+    service, found = (next(one for one in documents if one["kind"] == kind) for kind in ("Service", "StatefulSet"))
+    labels = found["spec"]["template"]["metadata"]["labels"]
+    assert service["metadata"]["name"] == found["spec"]["serviceName"] == "ctr-servers"
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["selector"] == found["spec"]["selector"]["matchLabels"] == labels
+    assert found["spec"]["replicas"] == 0
+    assert found["spec"]["template"]["spec"] == {
+        key: value
+        for key, value in pod(rendered(capsys, *given, "--servers", "4"), "server").items()
+        if key != "restartPolicy"
+    }
+    addresses = ",".join(f"ctr-servers-{k}.ctr-servers:{SERVER_PORT}" for k in range(4))
+    controller = arguments(documents, "controller")
+    assert option(controller, "--servers") == addresses
+    assert option(controller, "--scale-servers-from") == "2"
+    assert option(controller, "--server-set") == "default/ctr-servers"
+    assert option(arguments(documents, "worker"), "--servers") == addresses
+    alike = rendered(capsys, *given, "--servers", "4..4")
+    assert alike == rendered(capsys, *given, "--servers", "4"), "a range of one number is that number"
 
 
 def test_servers_are_pods_that_the_controller_names(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,7 @@ from trainer.scheduling.events import (
     Released,
     Role,
     RoleKind,
+    ServersChanged,
     StopAsked,
     Tick,
 )
@@ -40,7 +41,7 @@ ERRORS = (
     ErrorDocument(("NonFiniteLoss",), "NaN"),
     ErrorDocument(("DataNotReady",), "no memo"),
 )
-SERVERS = tuple(Role(RoleKind.SERVER, f"s{n}") for n in range(2))
+SERVERS = tuple(Role(RoleKind.SERVER, f"s{n}") for n in range(4))
 WORKERS = tuple(Role(RoleKind.WORKER, f"w{n}") for n in range(2))
 ROLES = (*(Role(RoleKind.HOST, f"h{n}") for n in range(3)), Role(RoleKind.READER, "r0"))
 
@@ -58,6 +59,7 @@ def random_settings(draw: random.Random) -> JobSettings:
         behind_units=draw.choice([None, 30]),
         initial=phase,
         caught_up=replace(phase, hosts=draw.choice([0, 0, 0, 1])),
+        **draw.choice([{}, {}, {"servers": 3, "spare_servers": 1}, {"servers": 4, "scales_from": 1}]),
     )
 
 
@@ -141,6 +143,9 @@ class RandomEvents:
     def partition(self, job: Job) -> Event:
         return PartitionChanged(self._now, self._draw.choice(["", "plan a", "plan b"]))
 
+    def servers(self, job: Job) -> Event:
+        return ServersChanged(self._now, self._draw.randint(0, 5))
+
     def plan_failed(self, job: Job) -> Event:
         return PlanFailed(self._now, self._draw.choice(ERRORS))
 
@@ -154,9 +159,9 @@ class RandomEvents:
 _E = RandomEvents
 _KINDS: tuple[Callable[[RandomEvents, Job], Event], ...] = (
     _E.tick, _E.recovered, _E.joined, _E.heartbeat, _E.left, _E.failed, _E.position, _E.drained, _E.part, _E.commit_failed,
-    _E.published, _E.notice, _E.data, _E.partition, _E.plan_failed, _E.released, _E.stop,
+    _E.published, _E.notice, _E.data, _E.partition, _E.servers, _E.plan_failed, _E.released, _E.stop,
 )  # fmt: skip
-_WEIGHTS = (20, 2, 10, 10, 4, 2, 5, 5, 5, 6, 5, 4, 2, 2, 1, 5, 0.6)
+_WEIGHTS = (20, 2, 10, 10, 4, 2, 5, 5, 5, 6, 5, 4, 2, 2, 2, 1, 5, 0.6)
 _ALONG = {
     JobState.STARTING: (_E.joined, _E.joined, _E.data, _E.part, _E.published),
     JobState.AWAY: (_E.joined, _E.part, _E.published),

@@ -13,7 +13,7 @@ from tests.trainer.scheduling.random_events import ROLES, SERVERS, RandomEvents,
 from trainer.scheduling.advance import advance
 from trainer.scheduling.current_orders import orders_for
 from trainer.scheduling.due import next_due, secs_to_next_due
-from trainer.scheduling.events import Event, Joined, Tick
+from trainer.scheduling.events import Event, Joined, RoleKind, Tick
 from trainer.scheduling.job import Job
 from trainer.scheduling.orders import Instruction, Leave, Publish, Send, StartEpoch
 from trainer.scheduling.transitions import ATTEMPT, FINAL, TRANSITIONS, EventKind, JobState
@@ -23,7 +23,9 @@ RARE = {
     (JobState.AWAY, EventKind.LEFT, JobState.TRAINING),
     (JobState.AWAY, EventKind.NOTICE, JobState.TRAINING),
     (JobState.AWAY, EventKind.PUBLISHED, JobState.WAITING_FOR_DATA),
+    (JobState.AWAY, EventKind.PUBLISHED, JobState.DONE),
     (JobState.STARTING, EventKind.LEFT, JobState.TRAINING),
+    (JobState.DRAINING, EventKind.COMMIT_FAILED, JobState.TRAINING),
     (JobState.DRAINING, EventKind.DRAINED, JobState.AWAY),
     (JobState.DRAINING, EventKind.DRAINED, JobState.STOPPED),
     (JobState.ENDING, EventKind.COMMIT_FAILED, JobState.STOPPED),
@@ -60,8 +62,7 @@ def check(before: Job, event: Event, job: Job, told: tuple[Instruction, ...]) ->
         away |= (
             {event.role.name} if isinstance(event, Joined) and event.role in SERVERS else set()
         )  # its process before
-        assert away >= set(job.unused_servers), "an attempt begins on the servers that are not away"
-        assert not job.unused_servers or len(SERVERS) - len(job.unused_servers) >= job.settings.least_servers >= 1
+        _check_servers(job, away)
         if job.unused_servers != before.unused_servers:
             assert job.continues is None, "tables on other servers are restored"
         assert not job.misses_workers, "an attempt does not begin while all embedding workers are away"
@@ -81,10 +82,23 @@ def check(before: Job, event: Event, job: Job, told: tuple[Instruction, ...]) ->
             assert set(one.parts) == set(one.hosts)
 
 
+def _check_servers(job: Job, away: set[str]) -> None:
+    settings, unused = job.settings, set(job.unused_servers)
+    if not settings.servers:
+        assert away >= unused, "an attempt begins on the servers that are not away"
+        assert not unused or len(SERVERS) - len(unused) >= settings.least_servers >= 1
+        return
+    used = {f"s{k}" for k in range(settings.servers)} - unused
+    assert not used & {role.name for role in job.away}, "an attempt begins on servers that are not away"
+    assert len(used) <= job.wanted_servers
+    assert len(used) >= (settings.scales_from or job.wanted_servers) or not job.away_of(RoleKind.SERVER)
+    assert not settings.scales_from or used <= set(job.running_servers)
+
+
 def run(seed: int, events: int, moves: Moves, *, servers: bool = False) -> list[Event]:
     draw = random.Random(seed)
     job, source, log = Job(random_settings(draw)), RandomEvents(draw, servers=servers), list[Event]()
-    if servers:
+    if servers and not job.settings.servers:
         job = replace(job, settings=replace(job.settings, least_servers=draw.choice([0, 1, 2])))
     for _ in range(events):
         event = source.next(job)

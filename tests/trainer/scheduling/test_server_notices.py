@@ -16,11 +16,12 @@ from trainer.scheduling.events import (
     Released,
     Role,
     RoleKind,
+    ServersChanged,
     StopAsked,
     Tick,
 )
 from trainer.scheduling.holds import ErrorDocument
-from trainer.scheduling.job import JobSettings
+from trainer.scheduling.job import JobSettings, resume_job
 from trainer.scheduling.orders import Commit, GiveUp, Leave, Rejoin, StartEpoch, WritePart
 from trainer.scheduling.transitions import JobState
 from transforms.errors import InputError
@@ -359,3 +360,133 @@ def test_a_server_killed_before_the_commit_gives_its_place_to_the_spare() -> Non
 def test_spares_are_fewer_than_the_servers(servers: int, spares: int) -> None:
     with pytest.raises(InputError, match="fewer than the servers"):
         JobSettings(servers=servers, spare_servers=spares)
+
+
+class Scaled(Served):
+    """A job that has its tables on two to four servers, of which two have joined."""
+
+    def __init__(self, there: int = 2, **settings: object) -> None:
+        super().__init__(there, servers=4, scales_from=2, **settings)
+
+    def start(self) -> StartEpoch:
+        return next(one for one in orders_for(self.job, host(0), 1) if isinstance(one, StartEpoch))
+
+    def want(self, servers: int) -> None:
+        self.do(ServersChanged(self.now, servers))
+
+
+def test_the_epoch_ends_early_once_all_servers_that_are_wanted_have_joined() -> None:
+    scene = Scaled(stops=(40, 80, 100), overlap=True)
+    assert scene.start().unused_servers == ("s2", "s3")
+    assert scene.job.running_servers == ("s0", "s1")
+    scene.want(4)
+    assert (scene.state, scene.job.running_servers) == (JobState.TRAINING, ("s0", "s1", "s2", "s3"))
+    scene.join(server(3))
+    assert scene.state is JobState.TRAINING, "s2 is not there yet"
+    scene.join(server(2))
+    assert scene.state is JobState.ENDING
+    scene.commit_early(4)
+    start = scene.start()
+    assert (scene.state, start.continues, start.commit, start.unused_servers) == (
+        JobState.TRAINING,
+        None,
+        Commit(1, 1, 4),
+        (),
+    )
+    scene.drain()
+    assert (scene.state, scene.start().continues) == (JobState.TRAINING, 2), "epochs overlap again"
+
+
+def test_a_natural_end_takes_the_servers_that_are_there() -> None:
+    scene = Scaled(stops=(40, 100))
+    scene.want(4)
+    scene.join(server(3))
+    scene.drain()
+    scene.write()
+    scene.publish()
+    assert scene.start().unused_servers == ("s2",)
+    scene.join(server(2))
+    assert scene.state is JobState.ENDING
+    scene.commit_early(44)
+    assert scene.start().unused_servers == ()
+
+
+def test_servers_that_are_not_needed_any_more_leave_once_the_tables_are_on_the_others() -> None:
+    scene = Scaled(4, stops=(40, 100))
+    scene.want(4)
+    scene.commit_early(4)
+    scene.want(3)
+    assert scene.state is JobState.ENDING
+    assert scene.job.running_servers == ("s0", "s1", "s2", "s3"), "its rows are still to be committed"
+    scene.commit_early(8)
+    assert (scene.start().unused_servers, scene.job.running_servers) == (("s3",), ("s0", "s1", "s2"))
+    scene.notice(3)
+    assert scene.orders_of(3) == [Leave("preemption notice")]
+    scene.leave(3)
+    assert (scene.state, scene.job.away) == (JobState.TRAINING, frozenset())
+    scene.drain()
+    scene.write()
+    scene.publish()
+    assert scene.start().unused_servers == ("s3",)
+
+
+def test_a_server_with_a_notice_is_replaced_by_another_one() -> None:
+    scene = Scaled()
+    scene.notice(1)
+    assert scene.job.running_servers == ("s0", "s1")
+    scene.commit_early(4)
+    assert scene.state is JobState.AWAY, "until another one has started"
+    assert scene.job.running_servers == ("s0", "s2")
+    scene.leave(1)
+    scene.join(server(2))
+    assert (scene.state, scene.start().unused_servers) == (JobState.TRAINING, ("s1", "s3"))
+    scene.join(server(1))
+    assert (scene.state, scene.job.running_servers) == (JobState.TRAINING, ("s0", "s2")), (
+        "the tables stay where they are"
+    )
+
+
+def test_a_server_that_is_away_is_wanted_back_where_no_other_can_take_its_place() -> None:
+    scene = Scaled(4)
+    scene.want(4)
+    scene.commit_early(4)
+    assert scene.start().unused_servers == ()
+    scene.notice(1)
+    scene.commit_early(8)
+    assert (scene.state, scene.start().unused_servers) == (JobState.TRAINING, ("s1",)), (
+        "it does not wait: three are enough"
+    )
+    assert scene.job.running_servers == ("s0", "s1", "s2", "s3")
+    scene.leave(1)
+    scene.join(server(1))
+    assert scene.state is JobState.ENDING
+    scene.commit_early(12)
+    assert scene.start().unused_servers == ()
+
+
+@pytest.mark.parametrize("servers", [0, 1, 9])
+def test_a_number_out_of_the_range_is_the_nearest_one_in_it(servers: int) -> None:
+    scene = Scaled(4)
+    scene.want(servers)
+    assert scene.job.wanted_servers == (4 if servers == 9 else 2)
+
+
+def test_a_fixed_number_does_not_change() -> None:
+    scene = Served()
+    scene.do(ServersChanged(scene.now, 1))
+    assert (scene.state, scene.job.wanted_servers, scene.job.next_unused) == (JobState.TRAINING, 0, ())
+
+
+def test_a_job_that_is_started_again_keeps_its_number() -> None:
+    scene = Scaled(4)
+    scene.want(3)
+    again = resume_job(scene.job, scene.job.settings, Commit(1, 1, 4))
+    assert (again.wanted_servers, again.running_servers, again.next_unused) == (3, ("s0", "s1", "s2"), ("s3",))
+    assert resume_job(scene.job, JobSettings(), Commit()).scaled_servers == 0
+
+
+@pytest.mark.parametrize("wrong", [{"servers": 1, "scales_from": 2}, {"servers": 4, "scales_from": 2, "spare_servers": 1},
+                                   {"servers": 4, "scales_from": 2, "least_servers": 1}])  # fmt: skip
+def test_a_range_of_servers_has_no_other_rule(wrong: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="servers that scale"):
+        JobSettings(**wrong)  # type: ignore[arg-type]

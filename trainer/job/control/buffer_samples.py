@@ -21,6 +21,7 @@ def add_sample(earlier: BufferSample | None, later: BufferSample) -> BufferSampl
         served_units=earlier.served_units + later.served_units,
         served_rows=earlier.served_rows + later.served_rows,
         served_secs=earlier.served_secs + later.served_secs,
+        wait_secs=earlier.wait_secs + later.wait_secs,
     )
 
 
@@ -37,6 +38,7 @@ def join_samples(at_secs: float, samples: Mapping[str, BufferSample]) -> BufferS
         served_secs=sum(one.served_secs for one in found),
         flying_secs_per_row=statistics.median(one.flying_secs_per_row for one in found),
         left_units=sum(one.left_units for one in found),
+        wait_secs=statistics.fmean(one.wait_secs for one in found),
     )
 
 

@@ -26,6 +26,7 @@ from trainer.job.control.logged_job import Applied, LoggedJob
 from trainer.job.control.messages import Answer, JobStatus, Peer, RoleCall, answer_bytes, to_bytes
 from trainer.job.control.publishing import CommitPublisher, Publishing
 from trainer.job.control.role_reports import RoleReports
+from trainer.job.control.wanted_servers import WantedServers
 from trainer.scheduling.attempts import want_roles
 from trainer.scheduling.buffer_control import BufferSettings
 from trainer.scheduling.current_orders import orders_for
@@ -43,9 +44,11 @@ from trainer.scheduling.events import (
     Recovered,
     Role,
     RoleKind,
+    ServersChanged,
     Tick,
 )
 from trainer.scheduling.orders import EndEpoch, Hold, Instruction, Order, Publish, Refuse, Send, WantRoles
+from trainer.scheduling.server_control import ServerLimits
 from trainer.scheduling.transitions import FINAL
 from trainer.wire.flight.client import Unreachable
 from transforms.errors import Busy, DataError
@@ -58,6 +61,7 @@ _MOST_TOGETHER = 256
 #: Names of roles that a job remembers.
 _MOST_ROLES = 10_000
 _BUFFER = BufferSettings()
+_SERVERS = ServerLimits(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class ControllerSettings:
         linger_secs: after the job's end, the longest time that the controller waits for roles to leave.
         publish_secs: after the job's end, the longest time that it waits for a publication.
         buffer: how the number of readers is computed; its limits of readers are those of the job.
+        servers: how that of parameter servers is computed; its limits of servers are those of the job.
     """
 
     job: str = ""
@@ -77,6 +82,7 @@ class ControllerSettings:
     linger_secs: float = 10.0
     publish_secs: float = 60.0
     buffer: BufferSettings = _BUFFER
+    servers: ServerLimits = _SERVERS
 
 
 @dataclass(slots=True)
@@ -143,6 +149,7 @@ class Controller:
         self._waiting: dict[Role, _Waiting] = {}
         self._wanted = want_roles(job.job)
         self._readers = WantedReaders(settings.buffer)
+        self._servers = WantedServers(settings.servers)
         self._peers: tuple[Peer, ...] = ()
         self._peers_key = ""
         self._versions = self._answered = (job.version, 0)
@@ -169,6 +176,12 @@ class Controller:
         """The first attempt that may become a commit: parts of earlier ones that no commit names are left over. Before :meth:`run`."""
         job = self._job.job
         return job.attempt + 1 if job.pending is None else job.pending.commit.attempt
+
+    @property
+    def server_limits(self) -> tuple[int, int]:
+        """The least and the most parameter servers of a job that scales them; 0 and 0 for others."""
+        settings = self._job.job.settings
+        return (settings.scales_from, settings.servers) if settings.scales_from else (0, 0)
 
     def end(self) -> None:
         """End the controller, not the job: the next controller continues it."""
@@ -304,7 +317,7 @@ class Controller:
             try:
                 results += self._job.apply([event])
             except EventNotLogged:
-                if isinstance(event, (Published, CommitFailed, DataChanged, PartitionChanged)):
+                if isinstance(event, (Published, CommitFailed, DataChanged, PartitionChanged, ServersChanged)):
                     kept.append(event)
         self._unlogged = kept
         answers: list[list[Applied]] = []
@@ -321,6 +334,8 @@ class Controller:
         if at_secs >= self._next_tick_secs:
             self._tick_secs = now_secs + secs
             self._readers.update(self._job.job.now_secs, self._wanted)
+            if (servers := self._servers.update(self._job.job)) is not None:
+                self._own.put(ServersChanged(at_secs, servers))
         elif self._versions == self._answered:
             return
         due_secs = secs if self._problem else max(0.01, secs_to_next_due(self._job.job))
@@ -427,6 +442,8 @@ class Controller:
             has_new = True
             if call.report.buffer is not None and job.is_ranked(call.role):
                 self._readers.add(call.role.name, call.report.buffer)
+            if call.role.kind is RoleKind.SERVER or job.is_ranked(call.role):
+                self._servers.add(call.role, call.report)
         if not has_new and self._versions[0] == self._job.version:
             return
         peers = self._reports.peers(job)

@@ -105,6 +105,10 @@ class ControllerClient:
         """Hosts hold the tables by the plan of this document from the next attempt on; empty: rows are spread over them."""
         self._command("partition", partition=digest)
 
+    def servers(self, count: int) -> None:
+        """So many parameter servers shall have the tables. Raises :class:`RemoteError` for a number that the job may not have."""
+        self._command("servers", servers=count)
+
     def plan_failed(self, error: ErrorDocument) -> None:
         """The units cannot be planned."""
         self._command("plan_failed", error=value_document(error))

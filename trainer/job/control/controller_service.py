@@ -27,6 +27,7 @@ from trainer.scheduling.events import (
     PlanFailed,
     Released,
     Role,
+    ServersChanged,
     StopAsked,
 )
 from trainer.scheduling.holds import ErrorDocument
@@ -62,6 +63,7 @@ class ControllerService(ActionService):
             "stop": self._stop,
             "data": self._data,
             "partition": self._partition,
+            "servers": self._servers,
             "plan_failed": self._plan_failed,
             "document": self._document,
             "spec": self._spec,
@@ -116,6 +118,15 @@ class ControllerService(ActionService):
         if digest:
             self._files.read_document(digest)  # which the hosts will ask for
         yield self._apply(PartitionChanged(0.0, digest))
+
+    def _servers(self, content: bytes) -> Iterator[bytes]:
+        (servers,) = self._members(content, "servers")
+        count, limits = _plain(servers.count), self._controller.server_limits
+        if not limits[0] <= count <= limits[1]:
+            raise InputError("the number of servers must be in the range of the job", value=count,
+                             allowed=f"{limits[0]} to {limits[1]}" if limits[1] else "(their number is fixed)",
+                             next_step="train with --servers LEAST..MOST")  # fmt: skip
+        yield self._apply(ServersChanged(0.0, count))
 
     def _plan_failed(self, content: bytes) -> Iterator[bytes]:
         (error,) = self._members(content, "error")

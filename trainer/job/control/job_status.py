@@ -44,7 +44,7 @@ class ControllerFacts:
 def job_status(job: Job, facts: ControllerFacts, reports: Mapping[Role, RoleReport]) -> JobStatus:
     """The status of a job now."""
     deadline = job.deadline_secs
-    is_waiting = job.state is JobState.RESTARTING
+    is_waiting, scales = job.state is JobState.RESTARTING, job.settings.scales_from > 0
     return JobStatus(
         job=facts.job,
         release=facts.release,
@@ -70,6 +70,10 @@ def job_status(job: Job, facts: ControllerFacts, reports: Mapping[Role, RoleRepo
         wanted_readers=facts.wanted_readers,
         least_readers=facts.wanted.least_readers,
         most_readers=facts.wanted.most_readers,
+        used_servers=job.settings.servers - len(job.unused_servers) if scales and job.attempt else 0,
+        wanted_servers=job.wanted_servers if scales else 0,
+        most_servers=job.settings.servers if scales else 0,
+        running_servers=job.running_servers,
         hold=job.hold,
         restarts=job.restarts,
         reader_failures=job.reader_failures,

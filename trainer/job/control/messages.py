@@ -74,6 +74,21 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerLoad:
+    """The work of a parameter server.
+
+    Attributes:
+        process: a number of its process.
+        processor_secs: of that process since it began.
+        at_secs: when it was measured, by the clock of the supervisor.
+    """
+
+    process: int
+    processor_secs: float
+    at_secs: float
+
+
+@dataclass(frozen=True, slots=True)
 class RoleReport:
     """What a role sends with each heartbeat; it is not logged.
 
@@ -81,11 +96,13 @@ class RoleReport:
         address: where it serves, as ``host:port``; empty if it does not.
         buffer: of a host, what was measured since its report before.
         progress: how far it is.
+        load: of a parameter server.
     """
 
     address: str = ""
     buffer: BufferSample | None = None
     progress: Progress | None = None
+    load: ServerLoad | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +203,9 @@ class JobStatus:
         members: the processes, by role.
         wanted_hosts, wanted_readers: the processes that should run now.
         least_readers, most_readers: the limits of readers.
+        used_servers, wanted_servers, most_servers: of a job that scales its parameter servers, those with tables, those that shall have them, and
+            their largest number; 0 for others.
+        running_servers: the names of those that must run now; none for other jobs.
         hold: the reason of a hold.
         restarts, reader_failures: since the last commit.
         resume_in_secs: the rest of a backoff; None without one.
@@ -224,6 +244,10 @@ class JobStatus:
     wanted_readers: int
     least_readers: int
     most_readers: int
+    used_servers: int
+    wanted_servers: int
+    most_servers: int
+    running_servers: tuple[str, ...]
     hold: Hold | None
     restarts: int
     reader_failures: int

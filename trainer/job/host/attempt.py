@@ -147,6 +147,11 @@ class Attempt:
         """The updates that lookups of the attempt have missed."""
         return self._steps.staleness
 
+    @property
+    def wait_secs(self) -> float:
+        """How long dense parts of the attempt have waited for rows. Any thread may ask."""
+        return self._steps.wait_secs
+
     def _ends_early(self) -> bool:
         """Whether the epoch was ordered to end now: its commit carries what is begun. A natural end is trained to."""
         gate = self._tools.gate

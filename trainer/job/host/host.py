@@ -30,6 +30,7 @@ from trainer.job.host.served_host_weights import ServedHostWeights
 from trainer.job.host.sharded_weights import ShardedWeights
 from trainer.job.host.snapshots import Snapshot, take_snapshot
 from trainer.job.host.unit_gate import UnitGate
+from trainer.options.combinations import MOVING, Setup
 from trainer.options.config import TrainConfig, recorded_options
 from trainer.options.hot_rows import HotOptions
 from trainer.options.resume_rules import option_changes
@@ -115,7 +116,7 @@ class Host:
         connect: sets up the TPUs that train, once; None: the cpu engine trains.
         statistics_share: the share of the batches from which the statistics of features are sampled.
         servers: that hold the tables instead of the hosts.
-        has_spares: whether some of them have no tables yet.
+        setup: what the job is, by which tables may not be moved to other servers.
         hot_rows: how many rows of each table on servers stay in the memory of this host, by its name.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
         towers: the names of the inputs of each tower, whose plan is that of each attempt; none: hosts exchange flat.
@@ -140,13 +141,13 @@ class Host:
         use_device: Callable[[], None] = lambda: None,
         statistics_share: float = 0.0,
         servers: RunServers | None = None,
-        has_spares: bool = False,
+        setup: Setup = MOVING,
         hot_rows: Mapping[str, int] | None = None,
         wire_values: str = "float32",
         towers: Towers = (),
     ) -> None:
         self._partition: tuple[str, PartitionPlan | None] = "", None
-        self._servers, self._towers, self._hot_rows, self._has_spares = servers, towers, hot_rows, has_spares
+        self._servers, self._towers, self._hot_rows, self._setup = servers, towers, hot_rows, setup
         self._wire_values = wire_values
         self._before_write, self._statistics_share = before_write, statistics_share
         self._connect, self._use_device = connect, use_device
@@ -172,6 +173,7 @@ class Host:
         self._state_attempt: int | None = None
         self._state_data: JobData | None = None
         self._attempt: Attempt | None = None
+        self._reported_wait: tuple[Attempt | None, float] = (None, 0.0)
         self._progress = Progress()
         self._buffer = make_buffer(self._decode)
 
@@ -220,17 +222,21 @@ class Host:
         if order.attempt <= self._followed:
             return
         if self._gate is not None:
-            # a part of the attempt before may be being written: that of a snapshot that is still here is not
-            self._gate.give_up(with_state=self._snapshot is not None)
+            self._gate.give_up(with_state=not self._is_written)
         if self._snapshot is not None:  # no part was ordered: nothing was trained in that attempt
             snapshot, self._snapshot = self._snapshot, None
             snapshot.end()
         self._followed, self._order = order.attempt, order
         self._gate = UnitGate(order.attempt, order.first_unit, order.stop_unit)
 
+    @property
+    def _is_written(self) -> bool:
+        """Whether the part of the newest attempt is, or was, being written: else nothing needs the state at its end once it is over."""
+        return self._order is not None and self._writing is not None and self._writing[0] >= self._order.attempt
+
     def _give_up(self, attempt: int) -> None:
         if self._order is not None and self._order.attempt <= attempt and self._gate is not None:
-            self._gate.give_up(with_state=self._snapshot is not None)
+            self._gate.give_up(with_state=not self._is_written)
         self._followed = max(self._followed, attempt)
         if self._snapshot is not None and self._snapshot.attempt <= attempt:
             snapshot, self._snapshot = self._snapshot, None
@@ -280,7 +286,14 @@ class Host:
             for table, one in counts.items():
                 numbers |= one.to_numbers(table)
             progress = replace(progress, numbers=numbers)
-        return RoleReport(self._address, self._buffer.sample(), progress)
+        return RoleReport(self._address, replace(self._buffer.sample(), wait_secs=self._waited_secs()), progress)
+
+    def _waited_secs(self) -> float:
+        """How long dense parts have waited for rows since the last report."""
+        attempt = self._attempt
+        found = (attempt, 0.0 if attempt is None else attempt.wait_secs)
+        before, self._reported_wait = self._reported_wait, found
+        return max(0.0, found[1] - (before[1] if before[0] is attempt else 0.0))
 
     # -- training, in the process's main thread
 
@@ -437,7 +450,7 @@ class Host:
         """What says where the tables are on servers, as long as this host lives."""
         if self._moves is None:
             files = None if is_gcs(self._run_dir) else MoveFiles.of_run(self._run_dir)
-            self._moves = JobMoves(servers, files, has_spares=self._has_spares)
+            self._moves = JobMoves(servers, files, setup=self._setup)
         return self._moves
 
     def _slice_for(self, connect: Callable[[], TpuSlice], hosts: int, data: JobData, config: TrainConfig) -> TpuSlice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from trainer.job.host.mailbox import Mailbox
 from trainer.job.launch.job_spec import ServersSpec
 from trainer.job.launch.notices import NoticeSource, watch_notices
 from trainer.job.launch.role_options import RoleOptions
+from trainer.options.combinations import MOVING
 from trainer.planning.plan_document import read_plan
 from trainer.run.reading.columns import DecodedFragment
 from trainer.run.reading.packed_units import Delivered
@@ -82,7 +84,7 @@ def run_host(
             hot_rows=spec.hot_rows,
             wire_values=spec.wire_values,
             servers=None if spec.servers is None else servers_of(spec.servers, client.document, options.token),
-            has_spares=spec.settings.spare_servers > 0,
+            setup=replace(MOVING, spares=spec.settings.spare_servers > 0, scales=spec.settings.scales_from > 0),
         )
         membership = Membership(
             client,

@@ -6,11 +6,12 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,7 @@ class LocalServers:
         has_rows: False for embedding workers.
         runs: the run directory, whose checkpoints they write and read their rows of themselves; empty for none.
         memory: the folder in which they have one of their own; None: ``/dev/shm``, or where there is none that of temporary files.
+        started: so many of them are started with the context, the others by :meth:`follow`; None: all.
     """
 
     def __init__(
@@ -65,12 +67,14 @@ class LocalServers:
         has_rows: bool = True,
         runs: str = "",
         memory: Path | None = None,
+        started: int | None = None,
     ) -> None:
         self._has_rows, self._runs = has_rows, runs
         self._command, self._logs, self._token_file = command, logs, token_file
         parent = memory or (_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None)
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-ps-", dir=parent))
         self._servers = [_Server(f"{kind}{k}", self._folder / f"{kind}{k}", LOOPBACK) for k in range(count)]
+        self._wanted = {one.name for one in self._servers[:started]}
         self._given_up: dict[str, int] = {}  # the exit statuses of servers that are not started again
         self._revived: set[str] = set()  # those that are started once more all the same
         self._ends = threading.Event()
@@ -79,10 +83,14 @@ class LocalServers:
 
     def __enter__(self) -> Self:
         try:
-            for one in self._servers:
+            wanted = [one for one in self._servers if one.name in self._wanted]
+            for one in wanted:
                 self._start(one)
-            for one in self._servers:
+            for one in wanted:
                 one.address = self._wait_for_address(one)
+            for one in self._servers:
+                if one.name not in self._wanted:
+                    one.address = _free_address()
         except BaseException:
             self.end()
             raise
@@ -110,6 +118,20 @@ class LocalServers:
     def names(self) -> tuple[str, ...]:
         """The name of each server, in the order of :attr:`addresses`."""
         return tuple(one.name for one in self._servers)
+
+    def follow(self, names: Collection[str]) -> None:
+        """Have the servers of these names run, and no others; a server that is not wanted drains, and its rows are gone. None: no change."""
+        if not names or set(names) == self._wanted:
+            return
+        with self._changing:
+            self._wanted = set(names)
+            for one in self._servers:
+                is_running = one.process is not None and one.process.poll() is None
+                if one.name in self._wanted and not is_running and not self._ends.is_set():
+                    self._start(one)
+                elif one.name not in self._wanted and is_running:
+                    assert one.process is not None
+                    one.process.send_signal(signal.SIGTERM)
 
     def lose(self, name: str) -> None:
         """Kill a server with its keeper, and free its memory, as when its machine fails. It is started again without rows."""
@@ -154,6 +176,10 @@ class LocalServers:
             for one in self._servers:
                 with self._changing:
                     if one.process is None or one.process.poll() is None or self._ends.is_set():
+                        continue
+                    if one.name not in self._wanted:
+                        one.process = None
+                        shutil.rmtree(one.memory, ignore_errors=True)
                         continue
                     status = one.process.returncode
                     if status > 0 and one.name not in self._revived:
@@ -202,3 +228,10 @@ class LocalServers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end()
+
+
+def _free_address() -> Address:
+    """An address of this machine at which nothing listens now."""
+    with socket.socket() as found:
+        found.bind((LOOPBACK.host, 0))
+        return Address(LOOPBACK.host, found.getsockname()[1])

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from trainer.errors import TornCheckpoint
 from trainer.job.control.controller_client import ControllerClient
-from trainer.job.control.messages import PROTOCOL, RoleCall, RoleReport
+from trainer.job.control.messages import PROTOCOL, RoleCall, RoleReport, ServerLoad
 from trainer.scheduling.events import Event, Joined, Left, Role, RoleKind
 from trainer.scheduling.orders import Leave, Order, Refuse, Rejoin
 from trainer.servers.moves.move_documents import MoveFiles
@@ -96,6 +96,7 @@ class ServerRoles:
         self._servers: list[_Server] = []
         self._removed: list[_Server] = []
         self._watch: ServerWatch | None = None
+        self._running: Collection[str] = ()
         self._next_find_secs = 0.0
 
     @classmethod
@@ -129,8 +130,12 @@ class ServerRoles:
 
         return cls(lambda: servers.workers, watch_at, release=release, kind=RoleKind.WORKER, on_message=on_message)
 
-    def follow(self, client: ControllerClient) -> None:
-        """Tell the controller what has changed; what it does not take now is sent at a later call."""
+    def follow(self, client: ControllerClient, running: Collection[str] = ()) -> None:
+        """Tell the controller what has changed; what it does not take now is sent at a later call.
+
+        ``running``: the names of the servers that the job needs now; none: all of them.
+        """
+        self._running = running
         if self._clock() >= self._next_find_secs:
             self._next_find_secs = self._clock() + _FIND_SECS
             self._take(self._find())
@@ -179,7 +184,8 @@ class ServerRoles:
             server.process, server.has_notice, server.has_left = found.state.process, False, False
             self._say_back(server)
         elif found.answers and self._clock() >= server.beat_secs:
-            self._follow(client, server, self._send(client, server))
+            load = ServerLoad(found.state.process, found.state.processor_secs, found.at_secs)
+            self._follow(client, server, self._send(client, server, load=load))
         if found.state.is_draining and not server.has_notice:
             client.notice(found.state.left_secs, server.role)
             server.has_notice = True
@@ -207,13 +213,17 @@ class ServerRoles:
         server.incarnation = max(server.incarnation + 1, time.time_ns() // 1_000_000)
         self._send(client, server, Joined(0.0, server.role, server.incarnation, self._release, PROTOCOL))
 
-    def _send(self, client: ControllerClient, server: _Server, *events: Event) -> tuple[Order, ...]:
-        report = RoleReport(str(server.address))
+    def _send(
+        self, client: ControllerClient, server: _Server, *events: Event, load: ServerLoad | None = None
+    ) -> tuple[Order, ...]:
+        report = RoleReport(str(server.address), load=load)
         call = RoleCall(client.job, server.role, server.incarnation, report, events)
         server.beat_secs = self._clock() + _BEAT_SECS
         return client.send(call).orders
 
     def _say_leaving(self, server: _Server, what: str) -> None:
+        if self._running and server.role.name not in self._running:
+            return  # it has no tables any more, which the state of the job says
         if server.away_secs is None:
             server.away_secs = self._clock()
             self._on_message(f"{server.name} {what}: {_OUTCOMES[self._kind]}")

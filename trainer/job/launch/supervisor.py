@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from trainer.errors import DataNotReady
 from trainer.job.control.controller_client import ControllerClient, is_away, is_other_service
@@ -56,6 +57,14 @@ class SupervisorSettings:
 _SETTINGS = SupervisorSettings()
 
 
+class ServerScale(Protocol):
+    """Starts and ends the parameter servers of a job that scales them."""
+
+    def follow(self, names: Collection[str]) -> None:
+        """Have the servers of these names run, and no others. Called again and again."""
+        ...
+
+
 @dataclass
 class Supervisor:
     """The processes of one job.
@@ -70,6 +79,7 @@ class Supervisor:
         workers: its readers and hosts; None: processes of this machine.
         servers: its parameter servers; None: it has none.
         embedding_workers: between hosts and servers; None: it has none.
+        server_scale: starts and ends parameter servers; None: their number is fixed, or others start and end them.
         find_partition: the plan of its tables now; None: that of its beginning.
     """
 
@@ -83,6 +93,7 @@ class Supervisor:
     workers: Workers | None = None
     servers: ServerRoles | None = None
     embedding_workers: ServerRoles | None = None
+    server_scale: ServerScale | None = None
     find_partition: FindPartition | None = None
     clock: Callable[[], float] = time.monotonic
     _next_look_secs: float = 0.0
@@ -126,7 +137,9 @@ class Supervisor:
                         self._noticed = True
                     self._tell(client, status)
                     for one in self._watched if status.state not in FINAL else ():
-                        one.follow(client)
+                        one.follow(client, status.running_servers if one is self.servers else ())
+                    if self.server_scale is not None:
+                        self.server_scale.follow(status.running_servers)
                     self._change_partition(client, status)
                     self._look_for_data(client, status)
                     self._workers.follow(status, is_leaving=self._notice_secs is not None)

@@ -12,6 +12,7 @@ A lookup is *begun* in that order, and ends one step before its dense part: weig
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -57,6 +58,10 @@ class Steps(Protocol):
     def staleness(self) -> StalenessCounts:
         """The updates that were missing at each lookup, as counted when it began."""
 
+    @property
+    def wait_secs(self) -> float:
+        """How long dense parts have waited for lookups, with the lookups that run between them."""
+
     def train(self, batch: Batch) -> Sequence[TrainedBatch]:
         """Take a batch; return those whose dense steps are done and were not returned before.
 
@@ -77,9 +82,6 @@ class Steps(Protocol):
 
 class TableSteps(Protocol):
     """Weights whose tables and dense part are called apart, see :class:`~trainer.run.weights.run_state.Weights`."""
-
-    def train(self, batch: Batch) -> Array:
-        """Train one batch; return the logits before the step."""
 
     def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
         """Begin the lookup of a batch."""
@@ -119,10 +121,18 @@ class StepPipeline:
         staleness: the updates that a lookup misses. At most twice as many batches and their activations or gradients are in memory, and two
             more.
         tables: the table of each feature of the batches; empty: which rows the missed updates are of is not measured.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, weights: TableSteps, staleness: int, tables: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        weights: TableSteps,
+        staleness: int,
+        tables: Sequence[str] = (),
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._weights, self._staleness, self._table_names = weights, staleness, tuple(tables)
+        self._clock, self._wait_secs = clock, 0.0
         self._tables = ThreadPoolExecutor(1, "tables") if staleness else None
         self._begun: deque[tuple[Batch, Future[_End]]] = deque()
         self._ahead: deque[tuple[Batch, Future[LookedUp]]] = deque()
@@ -153,13 +163,21 @@ class StepPipeline:
         """See :class:`Steps`."""
         return StalenessCounts.of(dict(enumerate(self._missed)), self._rows)
 
+    @property
+    def wait_secs(self) -> float:
+        """See :class:`Steps`."""
+        return self._wait_secs
+
     def train(self, batch: Batch) -> Sequence[TrainedBatch]:
         """See :class:`Steps`."""
         if self._tables is None:
             self._latest = batch
-            logits = self._weights.train(batch)
+            with self._waiting():
+                looked_up = self._weights.begin_look_up(batch)()
+            step = self._weights.differentiate(batch, looked_up)
+            self._weights.update_tables(batch, self._weights.apply_dense(batch, step))
             self._note_lookup(batch, 0)
-            return [_finite(batch, logits)]
+            return [_finite(batch, step.logits)]
         self._raise_failure()
         self._begun.append((batch, self._tables.submit(self._update_and_begin, self._take_due(), batch)))
         self._end_lookups(self._tables, self._staleness - 1)
@@ -186,11 +204,20 @@ class StepPipeline:
     def _train_dense(self) -> Sequence[TrainedBatch]:
         """The dense part of the oldest step; its update is due after it."""
         batch, looking_up = self._ahead.popleft()
-        looked_up = looking_up.result()
+        with self._waiting():
+            looked_up = looking_up.result()
         self._latest = batch
         step = self._weights.differentiate(batch, looked_up)
         self._due = batch, self._weights.apply_dense(batch, step)
         return [_finite(batch, step.logits)]
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._wait_secs += self._clock() - began
 
     def _take_due(self) -> tuple[Batch, TableGradients] | None:
         due, self._due = self._due, None
@@ -272,6 +299,11 @@ class SliceSteps:
     def staleness(self) -> StalenessCounts:
         """See :class:`Steps`; what the pipelining of the engine misses."""
         return self._missed
+
+    @property
+    def wait_secs(self) -> float:
+        """See :class:`Steps`: lookups are a part of each call."""
+        return 0.0
 
     def train(self, batch: Batch) -> Sequence[TrainedBatch]:
         """See :class:`Steps`."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from trainer.errors import ServerLost, TornCheckpoint
-from trainer.options.combinations import Setup, place_of, refusal_of
+from trainer.options.combinations import MOVING, Setup, place_of, refusal_of
 from trainer.options.document_field import DocumentField
 from trainer.planning.plan_document import plan_at, plan_members
 from trainer.servers.loads.copy_orders import CopySources
@@ -47,7 +47,7 @@ class JobMoves:
     Args:
         servers: those that the job was started with.
         files: of requests, and of what is said of them; None: tables are not moved, as for a run in a bucket.
-        has_spares: whether the job has spare servers: requests are refused.
+        setup: what the job is, which may refuse all requests.
         clock: seconds since 1970.
     """
 
@@ -56,11 +56,11 @@ class JobMoves:
         servers: RunServers,
         files: MoveFiles | None,
         *,
-        has_spares: bool = False,
+        setup: Setup = MOVING,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.servers, self._given, self._files, self._clock = servers, servers, files, clock
-        self._has_spares = has_spares
+        self._refusal = refusal_of(setup)
         self._training, self._context, self._is_open = new_id(), ExitStack(), False
         self._request: MoveRequest | None = None
 
@@ -118,7 +118,7 @@ class JobMoves:
 
     def _take(self, engine: ServedEngine | None, check: Callable[[], None]) -> RunServers | None:
         """The servers of a request that can be met. Another one is reported."""
-        if self._files is None or not self._open(self._files) or (engine is None and not self._has_spares):
+        if self._files is None or not self._open(self._files) or (engine is None and self._refusal is None):
             return None  # without an engine the next attempt takes the request
         try:
             self._request = self._files.take_request()
@@ -128,11 +128,11 @@ class JobMoves:
         if self._request is None:
             return None
         try:
-            if (found := refusal_of(Setup(servers=True, moves=True, spares=self._has_spares))) is not None:
+            if (found := self._refusal) is not None:
                 raise InputError(
                     found.what, where=place_of(found), value=str(self._request.count), next_step=found.next_step
                 )
-            assert engine is not None, "only spares are refused without an engine"
+            assert engine is not None, "only a job that refuses all requests looks without an engine"
             return self._target(self._request, engine, check)
         except HeadraceError as error:
             self.failed(error)

@@ -32,6 +32,7 @@ from trainer.scheduling.events import (
     Resume,
     Role,
     RoleKind,
+    ServersChanged,
     StopAsked,
     Tick,
 )
@@ -366,6 +367,7 @@ KEPT_EVENTS = (
     Deadline(1.0),
     Resume(1.0),
     PartitionChanged(1.0, "plan of tables"),
+    ServersChanged(1.0, 3),
 )
 
 

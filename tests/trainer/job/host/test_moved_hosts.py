@@ -17,6 +17,7 @@ from trainer.errors import ServerLost
 from trainer.job.host import served_host_weights
 from trainer.job.host.served_host_weights import ServedHostWeights
 from trainer.job.host.sharded_weights import empty_batch
+from trainer.options.combinations import MOVING
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.run.progress.lock import is_locked
 from trainer.run.weights.one_engine import joined_features
@@ -53,7 +54,7 @@ def of(servers, run: int = 1) -> RunServers:
 class Job:
     """The hosts of a job in threads; a call of :meth:`attempt` is one attempt of all hosts, in which each trains a third of its batches."""
 
-    has_spares = False
+    setup = MOVING
 
     def __init__(self, scene, servers: RunServers, folder, hosts: int = HOSTS) -> None:
         self.options, self.prepared, batches = scene
@@ -65,7 +66,7 @@ class Job:
 
     def start(self, servers: RunServers) -> None:
         """As processes that begin with these servers and nothing in memory."""
-        self.moves = [JobMoves(servers, self.files, has_spares=self.has_spares) for _ in range(self.hosts)]
+        self.moves = [JobMoves(servers, self.files, setup=self.setup) for _ in range(self.hosts)]
         self.weights: list[ServedHostWeights | None] = [None] * self.hosts
 
     def attempt(self, *, continues: bool) -> list[bytes]:
@@ -313,16 +314,23 @@ def test_a_move_that_fails_in_the_middle_leaves_the_tables_where_they_are(make, 
     assert rows_of(job) == rows_of(calm)
 
 
-def test_the_tables_of_a_job_with_spares_stay(make, places, monkeypatch, expected):
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("spares", "the tables of a job with spare servers must stay on its servers while it runs"),
+        ("scales", "the tables of a job that scales its servers must stay on them while it runs"),
+    ],
+)
+def test_the_tables_of_a_job_with_servers_that_have_none_stay(make, places, monkeypatch, expected, kind, reason):
     """Also where a server without tables makes each attempt one without an engine that could move."""
-    monkeypatch.setattr(Job, "has_spares", True)
+    monkeypatch.setattr(Job, "setup", replace(MOVING, **{kind: True}))
     job = make(of(places[0]))
     logits = job.attempt(continues=False)
     request = job.ask(places[1])
     logits += job.attempt(continues=True)
     report = job.files.read_state().move
     assert (report.id, report.figures.stage) == (request.id, MoveStage.GIVEN_UP)
-    assert report.problem["what"] == "the tables of a job with spare servers must stay on its servers while it runs"
+    assert report.problem["what"] == reason
     assert job.moves[0].servers.addresses == of(places[0]).addresses
     logits += job.attempt(continues=True)
     assert (logits, rows_of(job)) == expected

@@ -1,4 +1,4 @@
-"""The number of readers of a StatefulSet, which follows what the controller wants."""
+"""The number of pods of a StatefulSet, readers or parameter servers, which follows what the controller wants."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from transforms.errors import HeadraceError
 _RETRY_SECS, _CHECK_SECS = 5.0, 30.0
 
 
-class ReaderScale:
+class SetScale:
     """Sets the number of pods of a StatefulSet by its ``scale``, which leaves the rest of the object alone.
 
-    Readers run only while the JobSet of hosts does: a queue may admit that late, and a person may suspend it.
+    They run only while the JobSet of hosts does: a queue may admit that late, and a person may suspend it.
 
     Args:
         api: of the cluster.
@@ -43,7 +43,7 @@ class ReaderScale:
         self._problem = ""
 
     def follow(self, wanted: int) -> None:
-        """Have so many readers run. Call it often: it asks the cluster after a change, and now and then."""
+        """Have so many pods run. Call it often: it asks the cluster after a change, and now and then."""
         if self._clock() < self._next_secs and (wanted == self._wanted or self._problem):
             return
         wait_secs = _RETRY_SECS
@@ -61,12 +61,12 @@ class ReaderScale:
         self._next_secs = self._clock() + wait_secs
 
     def end(self) -> bool:
-        """Have no reader run, at once. Returns whether the cluster has agreed."""
+        """Have no pod run, at once. Returns whether the cluster has agreed."""
         self._next_secs = 0.0
         self.follow(0)
         return not self._problem
 
-    def _set(self, readers: int) -> bool:
+    def _set(self, pods: int) -> bool:
         """Set the number. Returns whether the StatefulSet is there. Raises :class:`ClusterError`."""
         path = self._place.scale_path
         scale = self._api.get(path)
@@ -75,6 +75,6 @@ class ReaderScale:
         found = member_of(scale, "spec").get("replicas", 0)
         if not isinstance(found, int):
             raise ClusterError("a scale must have a number of pods", where=path, value=str(found)[:100])
-        if found != readers:
-            self._api.patch(path, {"spec": {"replicas": readers}})
+        if found != pods:
+            self._api.patch(path, {"spec": {"replicas": pods}})
         return True

@@ -31,7 +31,7 @@ from trainer.job.control.messages import JobStatus, RoleReport
 from trainer.job.launch.chaos.slow_disk import SlowDisk
 from trainer.job.launch.cluster.cluster_workers import ClusterWorkers
 from trainer.job.launch.cluster.object_names import StatefulSetName
-from trainer.job.launch.cluster.reader_scale import ReaderScale
+from trainer.job.launch.cluster.set_scale import SetScale
 from trainer.job.launch.cluster.suspension import Suspension
 from trainer.job.launch.job_spec import FORMAT, JobSpec
 from trainer.job.launch.training_job import put_solution
@@ -74,9 +74,9 @@ def numbers(server: KubernetesServer) -> list[int]:
 
 
 @contextmanager
-def scale_of(server: KubernetesServer) -> Iterator[tuple[ReaderScale, Clock, list[str]]]:
+def scale_of(server: KubernetesServer) -> Iterator[tuple[SetScale, Clock, list[str]]]:
     clock, said = Clock(), list[str]()
-    yield ReaderScale(api_of(server), SET, Suspension(api_of(server), PLACE), said.append, clock), clock, said
+    yield SetScale(api_of(server), SET, Suspension(api_of(server), PLACE), said.append, clock), clock, said
 
 
 def test_the_number_is_set_once_and_looked_at_now_and_then(server: KubernetesServer) -> None:
@@ -298,7 +298,7 @@ def test_reader_processes_follow_the_fullness_of_the_buffer(server: KubernetesSe
         secrets = {"ctr": {"token": files.read_token(), "catalog-url": f"sqlite:///{home}/catalog.db"}}
         api = api_of(server)
         suspension = Suspension(api, PLACE)
-        workers = ClusterWorkers(suspension, readers=ReaderScale(api, SET, suspension))
+        workers = ClusterWorkers(suspension, readers=SetScale(api, SET, suspension))
         with Pods(tmp_path / "pods", documents, secrets, server, {}) as pods, Host(job, solution) as host:
 
             def live() -> list[str]:
