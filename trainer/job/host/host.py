@@ -222,7 +222,7 @@ class Host:
         if order.attempt <= self._followed:
             return
         if self._gate is not None:
-            self._gate.give_up(with_state=not self._is_written)
+            self._gate.give_up(with_state=not self._is_writing)
         if self._snapshot is not None:  # no part was ordered: nothing was trained in that attempt
             snapshot, self._snapshot = self._snapshot, None
             snapshot.end()
@@ -230,13 +230,13 @@ class Host:
         self._gate = UnitGate(order.attempt, order.first_unit, order.stop_unit)
 
     @property
-    def _is_written(self) -> bool:
-        """Whether the part of the newest attempt is, or was, being written: else nothing needs the state at its end once it is over."""
-        return self._order is not None and self._writing is not None and self._writing[0] >= self._order.attempt
+    def _is_writing(self) -> bool:
+        """Whether a part is being written, of an attempt or of the one before: else nothing needs the state of one that is over."""
+        return self._writing is not None and not self._writing[1].done()
 
     def _give_up(self, attempt: int) -> None:
         if self._order is not None and self._order.attempt <= attempt and self._gate is not None:
-            self._gate.give_up(with_state=not self._is_written)
+            self._gate.give_up(with_state=not self._is_writing)
         self._followed = max(self._followed, attempt)
         if self._snapshot is not None and self._snapshot.attempt <= attempt:
             snapshot, self._snapshot = self._snapshot, None
