@@ -151,6 +151,7 @@ def score_due_pass(warehouse: Warehouse, prepared: PreparedRun, hosts: int = 1) 
     passes = prepared.due_pass
     if not passes or prepared.saved is None or _is_within_epoch(prepared):
         return None
+    from trainer.run.predictions import each_predicted
     from trainer.run.scoring import score_held_out
     from trainer.serving.trained import load_trained
 
@@ -162,7 +163,9 @@ def score_due_pass(warehouse: Warehouse, prepared: PreparedRun, hosts: int = 1) 
     else:
         trained = load_trained(prepared.config.run_dir)
         read = fragment_reader(warehouse, prepared.solution)
-        found = score_held_out(prepared, passes, prepared.progress.epochs_done, trained.weights.predict, read)
+        found = score_held_out(
+            prepared, passes, prepared.progress.epochs_done, each_predicted(trained.weights.predict), read
+        )
     return None if found is None else prepared.held_out_after(found)
 
 

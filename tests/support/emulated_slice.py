@@ -20,7 +20,7 @@ from trainer.tables import FeatureSpec, IdBatch, TableSpec
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.tpu.engine import TpuEngine
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
-from trainer.tables.tpu.slices import DenseStep, StepInputs
+from trainer.tables.tpu.slices import DenseStep, Predict, StepInputs
 from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
 from trainer.tables.tpu.table_states import PARAMETERS
 from trainer.tables.tpu.tpu_embedding_engine import TpuEmbeddingEngine
@@ -122,6 +122,8 @@ class EmulatedSlice:
         self._settings = settings or SparseCoreSettings()
         #: Of each step without tables, the bytes that enter all devices and those that leave them.
         self.transfers: list[tuple[int, int]] = []
+        #: The batches of each call of a program that scores.
+        self.scored_steps: list[int] = []
         self.strategy = planned_strategy(PlannedSlice(replicas, sparse_cores=sparse_cores), on_cpu=True)
         self.strategy.extended._get_replica_id_in_sync_group = lambda replica: replica
         # a packed variable finds its parts by their devices, which are one here
@@ -199,6 +201,21 @@ class EmulatedSlice:
 
         def run(batches):
             (pipelined if engine.is_pipelined else serial)(elements_of(batches))
+
+        return run
+
+    def scoring(
+        self, engine: TpuEngine, predict: Predict, other_specs: tuple[Any, ...]
+    ) -> Callable[[Sequence[StepInputs]], None]:
+        def replica(element):
+            inputs, others = element
+            predict(engine.lookup(inputs, training=False)[0], *others)
+
+        def run(batches):
+            drawn = list(replica_elements(engine, lambda: batches, other_specs))
+            self.scored_steps.append(len(batches))
+            for k in range(0, len(drawn), self.replicas):
+                self._run(replica, drawn[k : k + self.replicas])
 
         return run
 

@@ -153,6 +153,14 @@ class DensePart:
         changing = [scope.get_current_value(variable) for variable in self.model.changing]
         return DenseGradients(logits, by_activations, [total_of(gradient) for gradient in by_weights], changing)
 
+    def predict(self, state: Mapping[str, Any], activations: Any, dense: Any) -> Any:
+        """The logits of :meth:`step` before any weight changes, without a gradient."""
+        variables = [*self.model.trainable, *self.model.changing]
+        mapping = list(zip(variables, [*state["weights"], *state["changing"]], strict=True))
+        deep, linear = tf.split(activations, [self.deep_columns, activations.shape[1] - self.deep_columns], axis=1)
+        with keras.StatelessScope(state_mapping=mapping):
+            return self.model.logits(deep, linear, dense)
+
     def update(self, state: Mapping[str, Any], gradients: Sequence[Any]) -> DenseState:
         """The state after one update by the gradients of all dense weights."""
         kind = self.config.dense_optimizer

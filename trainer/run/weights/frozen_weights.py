@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from trainer.model.inputs import InputLayout
@@ -10,7 +10,7 @@ from trainer.model.task_heads import AnyHead
 from trainer.model.unbounded_tables import hashed_tables
 from trainer.options.config import TrainConfig
 from trainer.options.hashed import HashedOptions
-from trainer.run.reading.batches import Batch
+from trainer.run.predictions import Predictor, each_predicted
 from trainer.run.weights.run_state import Weights, build_weights
 from trainer.run.weights.tpu_weights import TpuWeights
 from transforms.arrays import Array
@@ -28,14 +28,13 @@ def frozen_weights(layout: InputLayout, config: TrainConfig, head: AnyHead, arra
     return weights
 
 
-def predictor(weights: Weights | TpuWeights, config: TrainConfig) -> Callable[[Batch], Array]:
+def predictor(weights: Weights | TpuWeights, config: TrainConfig) -> Predictor:
     """Predicts with weights that are in training, as they are now, and changes nothing of them.
 
     Where a lookup is a part of training, or weights are not in this process, that takes a copy in memory.
     """
-    return (
-        weights.own_predictor
-        or frozen_weights(weights.layout, replace(config, engine="cpu"), weights.head, weights.arrays()).predict
+    return weights.own_predictor or each_predicted(
+        frozen_weights(weights.layout, replace(config, engine="cpu"), weights.head, weights.arrays()).predict
     )
 
 

@@ -25,6 +25,7 @@ from trainer.options.config import TrainConfig
 from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.plan import PartitionPlan
 from trainer.run.labels.label_record import LabelRecord
+from trainer.run.predictions import Predictor, each_predicted
 from trainer.run.progress.epochs import DataPosition, Segments
 from trainer.run.progress.held_out import NO_CALIBRATIONS, HeldOut
 from trainer.run.progress.identity import RunIdentity
@@ -225,7 +226,7 @@ class ModelWeights(Protocol):
         """End the reading of :meth:`begin_tables`, also where it failed."""
 
     @property
-    def own_predictor(self) -> Callable[[Batch], Array] | None:
+    def own_predictor(self) -> Predictor | None:
         """Predicts and changes nothing of what training needs; None where predictions take a copy of the weights."""
 
     def load(self, arrays: Mapping[str, Array]) -> None:
@@ -373,9 +374,10 @@ class Weights:
                 engine.end_snapshot()
 
     @property
-    def own_predictor(self) -> Callable[[Batch], Array] | None:
+    def own_predictor(self) -> Predictor | None:
         """See :meth:`ModelWeights.own_predictor`."""
-        return self.predict if all(one is None or one.may_predict for one in (self.engine, self.linear)) else None
+        may_predict = all(one is None or one.may_predict for one in (self.engine, self.linear))
+        return each_predicted(self.predict) if may_predict else None
 
     def load_saved(self, run_dir: str | Path, saved: ReadRun, on_refusal: Callable[[str], None]) -> None:
         """See :meth:`ModelWeights.load_saved`: all of it was read."""

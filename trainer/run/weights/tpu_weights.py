@@ -5,7 +5,8 @@ A step is compiled with its lookups, dense part, dense optimizer and updates. Th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,8 +70,11 @@ class TpuWeights:
         logits = (STEPS_PER_CALL, events) if head.width == 1 else (STEPS_PER_CALL, events, head.width)
         self._state = ReplicaState(slice_.strategy, self._dense.read_state())
         self._notes = _StepNotes(slice_.strategy, logits, self._dense.model.counted_units)
-        self._done = 0
-        self._train = slice_.training(self.engine, self._replica_step, self._other_specs(events))
+        self._scores = _StepNotes(slice_.strategy, logits, 0)
+        self._done = self._scored = 0
+        others = self._other_specs(events)
+        self._train = slice_.training(self.engine, self._replica_step, others)
+        self._score = slice_.scoring(self.engine, self._replica_predict, others[:1])
 
     @property
     def idle_units(self) -> IdleUnits | None:
@@ -120,6 +124,20 @@ class TpuWeights:
         self._state.write(found.state)
         self._notes.add(tf.where(finite, found.logits, np.float32(np.nan)), found.units_on)
         return found.gradients
+
+    def _replica_predict(self, activations: Any, dense: Any) -> None:
+        """Note the logits of a batch on one replica."""
+        self._scores.add(self._dense.predict(self._state.read(), activations, dense), ())
+
+    def own_predictor(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Array]]:
+        """See :attr:`ModelWeights.own_predictor`: on the slice, ``steps_per_call`` batches a call. The logits come in one copy for all of them."""
+        drawn = iter(batches)
+        while group := list(islice(drawn, self.steps_per_call)):
+            self._score([(joined_ids(one.ids, self._config), (one.dense,)) for one in group])
+            logits = self._scores.logits()
+            for batch in group:
+                yield batch, logits[self._scored % self.steps_per_call][: batch.rows]
+                self._scored += 1
 
     def train(self, batches: Sequence[Batch]) -> list[Array]:
         """Train up to ``steps_per_call`` batches, one step each; return the logits of each before its step, float32 [batch.rows, …].
@@ -175,8 +193,6 @@ class TpuWeights:
     def end_tables(self) -> None:
         """End the reading of :meth:`begin_tables`, also where it failed."""
         self.engine.end_snapshot()
-
-    own_predictor: Callable[[Batch], Array] | None = None
 
     def load_saved(self, run_dir: str | Path, saved: ReadRun, on_refusal: Callable[[str], None]) -> None:
         """See :meth:`ModelWeights.load_saved <trainer.run.weights.run_state.ModelWeights.load_saved>`: all of it was read."""

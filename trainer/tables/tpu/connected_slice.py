@@ -13,10 +13,10 @@ from trainer.tables.batches import IdBatch
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.spec import FeatureSpec
 from trainer.tables.tpu.engine import TpuEngine
-from trainer.tables.tpu.slices import DenseStep, StepInputs
+from trainer.tables.tpu.slices import DenseStep, Predict, StepInputs
 from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine, clear_overflow
 from trainer.tables.tpu.tpu_embedding_engine import TpuEmbeddingEngine
-from trainer.tables.tpu.training_loop import replica_elements, training_loop
+from trainer.tables.tpu.training_loop import replica_elements, scoring_loop, training_loop
 from transforms.arrays import Array
 
 #: The name of the TPUs of this machine.
@@ -151,9 +151,19 @@ class ConnectedSlice:
         self, engine: TpuEngine, dense_step: DenseStep, other_specs: tuple[Any, ...]
     ) -> Callable[[Sequence[StepInputs]], None]:
         """See :meth:`TpuSlice.training <trainer.tables.tpu.slices.TpuSlice.training>`."""
-        import tensorflow as tf
+        return self._looped(engine, training_loop(engine, dense_step), other_specs)
 
-        loop = training_loop(engine, dense_step)
+    def scoring(
+        self, engine: TpuEngine, predict: Predict, other_specs: tuple[Any, ...]
+    ) -> Callable[[Sequence[StepInputs]], None]:
+        """See :meth:`TpuSlice.scoring <trainer.tables.tpu.slices.TpuSlice.scoring>`."""
+        return self._looped(engine, scoring_loop(engine, predict), other_specs)
+
+    def _looped(
+        self, engine: TpuEngine, loop: Any, other_specs: tuple[Any, ...]
+    ) -> Callable[[Sequence[StepInputs]], None]:
+        """Calls a loop once for the batches that it is given."""
+        import tensorflow as tf
 
         def run(batches: Sequence[StepInputs]) -> None:
             with clear_errors():

@@ -19,6 +19,8 @@ from transforms.arrays import Array
 
 #: From activations, [events, width], and the other tensors of a replica's step to the gradients of the activations.
 DenseStep = Callable[..., Any]
+#: From activations, [events, width], and the other tensors of a replica's step; it keeps what it finds in variables of the strategy.
+Predict = Callable[..., None]
 #: A batch of ids with its other arrays, which have all events of the batch in their first dimension.
 StepInputs = tuple[IdBatch, tuple[Array, ...]]
 
@@ -68,6 +70,14 @@ class TpuSlice(Protocol):
         """A program that trains batches, one step each, in order; the lookups of a pipelined engine run ahead by one step.
 
         ``other_specs``: the types of the other arrays of one replica.
+        """
+
+    def scoring(
+        self, engine: TpuEngine, predict: Predict, other_specs: tuple[Any, ...]
+    ) -> Callable[[Sequence[StepInputs]], None]:
+        """A program that looks batches up and predicts them, in order, in one call; it updates nothing.
+
+        ``other_specs``: see :meth:`training`.
         """
 
     def dense_program(self, step: Callable[[Any], Any]) -> Callable[[Array], Array]:
