@@ -222,21 +222,17 @@ class Host:
         if order.attempt <= self._followed:
             return
         if self._gate is not None:
-            self._gate.give_up(with_state=not self._is_writing)
+            # a part of the attempt before may be being written: that of a snapshot that is still here is not
+            self._gate.give_up(with_state=self._snapshot is not None)
         if self._snapshot is not None:  # no part was ordered: nothing was trained in that attempt
             snapshot, self._snapshot = self._snapshot, None
             snapshot.end()
         self._followed, self._order = order.attempt, order
         self._gate = UnitGate(order.attempt, order.first_unit, order.stop_unit)
 
-    @property
-    def _is_writing(self) -> bool:
-        """Whether a part is being written, of an attempt or of the one before: else nothing needs the state of one that is over."""
-        return self._writing is not None and not self._writing[1].done()
-
     def _give_up(self, attempt: int) -> None:
         if self._order is not None and self._order.attempt <= attempt and self._gate is not None:
-            self._gate.give_up(with_state=not self._is_writing)
+            self._gate.give_up(with_state=self._snapshot is not None)
         self._followed = max(self._followed, attempt)
         if self._snapshot is not None and self._snapshot.attempt <= attempt:
             snapshot, self._snapshot = self._snapshot, None
