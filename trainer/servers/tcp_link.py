@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trainer.errors import ConfigError, DamagedFrame, MemoryFull, ServerLost
-from trainer.servers.client_updates import MOST_UNANSWERED, Greeting
+from trainer.servers.client_updates import Greeting
 from trainer.servers.session_roles import SessionRole
 from trainer.tables.routes.servers.frames import (
+    MOST_UNANSWERED,
     NUMBERED,
     OPENED_MEMBERS,
     Header,
@@ -111,7 +112,15 @@ class _Asked:
 
 def connect_through(address: Address, options: LinkOptions) -> ConnectWorker:
     """What connects to the embedding worker at an address."""
-    return lambda restore: TcpLink(address, replace(options, restore=restore))
+
+    def connect(restore: Callable[[], Sequence[Request]], check: Callable[[], None]) -> TcpLink:
+        def check_both() -> None:
+            check()
+            options.check()
+
+        return TcpLink(address, replace(options, restore=restore, check=check_both))
+
+    return connect
 
 
 class TcpLink:

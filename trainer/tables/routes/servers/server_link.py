@@ -87,5 +87,6 @@ class ServerLink(Protocol):
 
 #: Connect to a server; ``saves``: for snapshots, beside the connection for rows.
 Connect: TypeAlias = "Callable[[bool], ServerLink]"
-#: Connect to an embedding worker; the requests that the function returns restore what a worker without memory must have.
-ConnectWorker: TypeAlias = "Callable[[Callable[[], Sequence[Request]]], ServerLink]"
+#: Connect to an embedding worker. The requests that the first function returns restore what a worker without memory must have; the second one is
+#: called while a request waits, and raises to end it.
+ConnectWorker: TypeAlias = "Callable[[Callable[[], Sequence[Request]], Callable[[], None]], ServerLink]"
