@@ -138,13 +138,17 @@ class RunServers:
         return [connect_to(address, options, check_saving) for address in self.addresses]
 
     def connect_workers(
-        self, attempt: int, client: int = 0, clients: int = 1, check: Callable[[], None] = go_on
+        self, attempt: int, held: int, client: int = 0, clients: int = 1, check: Callable[[], None] = go_on
     ) -> tuple[ConnectWorker, ...]:
-        """What connects to the embedding worker of each lane of a client; none without workers. Otherwise as :meth:`connect`."""
+        """What connects to the embedding worker of each lane of a client; none without workers. Otherwise as :meth:`connect`.
+
+        ``held``: the batches between a lookup and its update. Where lookups overlap, each of these batches and the one that is looked up next has a
+        lane of its own, so that an update never waits behind a lookup that is on its way.
+        """
         if not self.workers:
             return ()
         greeting = replace(self._greeting(attempt, client, clients), token=self.workers_token)
-        lanes = lanes_of(len(self.workers), client, clients)
+        lanes = lanes_of(len(self.workers), client, clients, held + 1 if self.mode is Mode.EACH else 1)
         found = []
         for lane, numbers in enumerate(lanes):
             first, *others = (self.workers[number] for number in numbers)
@@ -242,4 +246,6 @@ class RunServers:
         options: ServedOptions = PLAIN,
     ) -> ServedEngine:
         """The engine of an attempt of a run that one process trains."""
-        return self.engine_over(self.connect(attempt), features, seed, held, options, self.connect_workers(attempt))
+        return self.engine_over(
+            self.connect(attempt), features, seed, held, options, self.connect_workers(attempt, held)
+        )

@@ -52,7 +52,7 @@ def run_of(
 
 
 def engine_of(run: RunServers, client: int = 0, clients: int = 1) -> WorkerEngine:
-    connects, workers = run.connect(1, client, clients), run.connect_workers(1, client, clients)
+    connects, workers = run.connect(1, client, clients), run.connect_workers(1, STALENESS + 1, client, clients)
     made = run.engine_over(connects, FEATURES, SEED, STALENESS + 1, workers=workers)
     assert isinstance(made, WorkerEngine)
     return made

@@ -88,7 +88,7 @@ class ServedHostWeights(HostWeights):
     def _connect(self, servers: RunServers, beginning: AttemptBeginning) -> None:
         rank, hosts, check = self._exchange.rank, self._exchange.hosts, beginning.check
         connects = servers.connect(beginning.attempt, rank, hosts, check, beginning.check_state)
-        workers = servers.connect_workers(beginning.attempt, rank, hosts, check)
+        workers = servers.connect_workers(beginning.attempt, self._config.batches_held, rank, hosts, check)
         if self._tables is None:
             make_engine = partial(servers.engine_over, connects, workers=workers)
             self._tables = ServedTables(self.layout, self._config, self.head, make_engine)

@@ -120,7 +120,7 @@ class ServerMoves:
         check = go_on if self._started is None else self._started.check
 
         def make(servers: RunServers, direct: PsEngine) -> ServedEngine:
-            return servers.engine_on(direct, seed, held, options, servers.connect_workers(attempt, check=check))
+            return servers.engine_on(direct, seed, held, options, servers.connect_workers(attempt, held, check=check))
 
         self._attempt, self._make = attempt, make
         self._open_direct = lambda servers, connects: servers.direct_engine(connects, features, seed, held, options)
@@ -128,7 +128,7 @@ class ServerMoves:
         self._are_all_used = used == self._servers
         connects, workers = (
             used.connect(attempt, check=check, check_saving=check),
-            used.connect_workers(attempt, check=check),
+            used.connect_workers(attempt, held, check=check),
         )
         return used.engine_over(connects, features, seed, held, options, workers)
 

@@ -81,6 +81,9 @@ class ServerLink(Protocol):
     def received_bytes(self) -> int:
         """The bytes that were received, headers included."""
 
+    def go_home(self) -> None:
+        """Go back to the process that was connected to first, if another one has taken its place and it answers again. Nothing waits for an answer."""
+
     def close(self) -> None:
         """End the connection."""
 

@@ -26,6 +26,7 @@ from trainer.tables.routes.servers.frames import MOST_UNANSWERED, Kind, write_do
 from trainer.tables.routes.servers.server_link import Connect, ConnectWorker, Request, ServerLink
 from trainer.tables.routes.workers import batch_messages as messages
 from trainer.tables.routes.workers.lane import SentBatch, WorkerLane
+from trainer.tables.routes.workers.lane_order import lane_of
 from trainer.tables.routes.workers.lane_threads import LaneThreads
 from trainer.tables.routes.workers.table_documents import WorkerTables
 from trainer.tables.wire.encoded_values import FLAG_OF
@@ -79,7 +80,9 @@ class WorkerEngine(BagTables[SentBatch]):
 
     def _begin_lanes(self, workers: Sequence[ConnectWorker]) -> None:
         self._threads = LaneThreads(len(workers))
-        held = -(-self._tables.held // len(workers))  # consecutive batches are in different lanes
+        held = (
+            -(-self._tables.held // len(workers)) + 1
+        )  # consecutive batches are in different lanes, but for a shift of one
         document = write_document(replace(self._tables, held=held).to_document())
         try:
             for worker in workers:
@@ -132,8 +135,8 @@ class WorkerEngine(BagTables[SentBatch]):
 
     def _lane_of(self, sent: SentBatch) -> tuple[int, WorkerLane]:
         """The lane of a batch."""
-        number = sent.number % len(self._lanes)
-        return number, self._lanes[number]
+        k = lane_of(sent.number, len(self._lanes), max(self._tables.held, 1))
+        return k, self._lanes[k]
 
     def begin(self, kept: SentBatch) -> Callable[[], Array]:
         """See :class:`BagTables`. It ends at once, unless lookups overlap; after :meth:`finish` a lookup needs no worker."""
@@ -213,7 +216,7 @@ class WorkerEngine(BagTables[SentBatch]):
 
     def finish(self) -> None:
         """Wait until the servers have made all updates. Raises what they refused."""
-        works = [self._threads.submit(k, lane, lane.finish) for k, lane in enumerate(self._lanes)]
+        works = [self._threads.submit(k, lane, lane.finish_at_home) for k, lane in enumerate(self._lanes)]
         self._threads.results(works)
 
     def close(self) -> None:

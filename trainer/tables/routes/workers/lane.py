@@ -113,6 +113,11 @@ class WorkerLane:
             self._call(Request(Kind.FLUSH), Kind.DONE)
             self._confirm()
 
+    def finish_at_home(self) -> None:
+        """As :meth:`finish`, then go back to the first worker of the lane, if it answers again: else one that was away would stay idle."""
+        self.finish()
+        self.link.go_home()
+
     def close(self) -> None:
         """End the connection."""
         self.link.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.processes import PATIENCE_SECS
+from tests.trainer.servers.test_service import wait_until
 from trainer.errors import AttemptOver
 from trainer.tables.routes.workers.lane_threads import LaneThreads
 from transforms.errors import DataError
@@ -27,7 +29,7 @@ class Owner:
 
 
 @given(st.integers(1, 3), st.lists(st.integers(0, 2), max_size=30))
-def test_a_lane_works_in_order_and_finishes_when_it_has_nothing_else(lanes, choices):
+def test_a_lane_works_in_order(lanes, choices):
     threads, owners = LaneThreads(lanes), [Owner() for _ in range(lanes)]
     works = []
     for number, choice in enumerate(choices):
@@ -37,10 +39,23 @@ def test_a_lane_works_in_order_and_finishes_when_it_has_nothing_else(lanes, choi
     threads.close()
     for lane, owner in enumerate(owners):
         assert owner.done == [number for number, choice in enumerate(choices) if choice % lanes == lane]
-        if lanes > 1 and owner.done:
-            assert owner.finished_after[-1] == len(owner.done)
-        else:
-            assert owner.finished_after == [], "the next call of the same thread waits for its updates"
+
+
+def test_a_lane_finishes_when_it_has_nothing_else():
+    """So that a worker that has ended is noticed while another lane waits for an update that it had."""
+    threads, owners = LaneThreads(2, idle_secs=0.01), [Owner(), Owner()]
+    for number in range(5):
+        threads.result(threads.submit(0, owners[0], partial(owners[0].done.append, number)))
+    wait_until(lambda: owners[0].finished_after[-1:] == [5])
+    finished = len(owners[0].finished_after)
+    time.sleep(0.05)
+    assert len(owners[0].finished_after) == finished, "once"
+    assert owners[1].finished_after == []
+    threads.close()
+    alone, owner = LaneThreads(1, idle_secs=0.0), Owner()
+    alone.submit(0, owner, partial(owner.done.append, 0))
+    time.sleep(0.05)
+    assert owner.finished_after == [], "the next call of the same thread waits for its updates"
 
 
 def test_a_lane_does_not_wait_for_another_one():
@@ -75,10 +90,13 @@ def test_a_failure_in_one_lane_ends_what_waits_for_another_one():
 
 
 def test_a_failed_end_of_updates_is_raised_by_the_next_call():
-    threads, owner = LaneThreads(2), Owner()
+    threads, owner, waits = LaneThreads(2, idle_secs=0.0), Owner(), threading.Event()
     owner.finish = fail
+    waiting = threads.submit(1, Owner(), partial(waits.wait, PATIENCE_SECS))
+    threads.submit(0, owner, lambda: None)
     with pytest.raises(DataError, match="must not be"):
-        threads.result(threads.submit(0, owner, lambda: None))
+        threads.result(waiting)
+    waits.set()
     with pytest.raises(DataError, match="must not be"):
         threads.submit(1, Owner(), lambda: None)
     threads.close()

@@ -22,7 +22,8 @@ from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradien
 from tests.trainer.tables.routes.workers.test_worker_engine import drop_connections
 from tests.trainer.tables.tpu.engines import assert_same
 from trainer.options.pruning import PruningOptions
-from trainer.servers.client_updates import Greeting
+from trainer.servers.client_updates import Greeting, Mode
+from trainer.servers.run_servers import RunServers
 from trainer.servers.session_roles import SessionRole
 from trainer.tables import SGD, CpuEngine, FeatureSpec, IdBatch, TableSpec
 from trainer.tables.routes.servers.engine import PsEngine
@@ -202,3 +203,37 @@ def test_another_attempt_takes_the_place_of_all_lanes():
         assert_same(engine.state(), alone.state())
         engine.load_state(alone.state())
         assert train(engine, range(13, 16)) == train(alone, range(13, 16))
+
+
+def test_a_worker_that_is_about_to_end_takes_no_lane():
+    """Another one takes it."""
+    with thread_servers(2) as servers:
+        workers = [ThreadWorker([one.address for one in servers]) for _ in range(2)]
+        workers[0].service._drain.begin("SIGTERM", 60.0)
+        run = RunServers(tuple(one.address for one in servers), workers=tuple(one.address for one in workers))
+        engine, alone = run.engine(1, FEATURES, SEED, 2), CpuEngine(FEATURES, seed=SEED)
+        assert len(engine.links) == 2
+        assert train(engine, range(4)) == train(alone, range(4))
+        engine.finish()
+        assert_same(engine.state(), alone.state())
+        assert [one.worker.status().updates for one in workers] == [0, 4]
+        engine.close()
+        for one in workers:
+            one.close()
+
+
+def test_one_worker_has_several_lookups_on_their_way_where_lookups_overlap():
+    """Of training that looks 5 steps ahead: each batch and the next one has a lane of its own."""
+    with thread_servers(2) as servers:
+        worker = ThreadWorker([one.address for one in servers])
+        run = RunServers(tuple(one.address for one in servers), mode=Mode.EACH, workers=(worker.address,))
+        engine, alone = run.engine(1, FEATURES, SEED, 6), CpuEngine(FEATURES, seed=SEED)
+        assert len(engine.links) == 7
+        for step in range(20):
+            batch = random_batch(FEATURES, step)
+            for one in (engine, alone):
+                one.lookup(batch)
+                one.apply_gradients(batch, gradients_of(batch, one.width, step))
+        assert_same(engine.state(), alone.state())
+        engine.close()
+        worker.close()
