@@ -70,7 +70,7 @@ def _batches(bag: int, events: int) -> list[IdBatch]:
 
 
 def _traffic(engine: Engine) -> tuple[int, int]:
-    links = [engine.link] if isinstance(engine, WorkerEngine) else [one.link for one in engine.servers]
+    links = list(engine.links) if isinstance(engine, WorkerEngine) else [one.link for one in engine.servers]
     return sum(one.sent_bytes for one in links), sum(one.received_bytes for one in links)
 
 
@@ -128,7 +128,7 @@ def _measure(bag: int, delay_us: int, ids: str, given: argparse.Namespace) -> No
         ]
         through = connect_through(worker_at, LinkOptions(Greeting(TOKEN)))
         tables = WorkerTables(tuple(_FEATURES), 1, held=_AHEAD + 2, wire=wire)
-        with_worker = WorkerEngine(tables, direct_engine(tables, loads), through, threads=1)
+        with_worker = WorkerEngine(tables, direct_engine(tables, loads), [through], threads=1)
         engines: tuple[Engine, Engine] = without, with_worker
         for batch in batches:
             assert len({engine.lookup(batch).tobytes() for engine in engines}) == 1

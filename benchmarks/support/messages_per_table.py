@@ -64,6 +64,9 @@ class ServerPerTable:
         """The most bytes that a request takes in memory."""
         return self._first.memory_bytes(header)
 
+    def await_turn(self, session: Session, header: Header, is_ending: Callable[[], bool]) -> None:
+        """Clients have one lane."""
+
     def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
         """Answer a request to the table in its flags."""
         key = session, header.flags >> _TABLE_SHIFT

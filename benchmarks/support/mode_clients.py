@@ -16,10 +16,10 @@ from benchmarks.support.piped_processes import PipedProcesses
 from benchmarks.support.server_processes import connects_to
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.dense_step import DenseStep, LookedUp, TableGradients
-from trainer.run.weights.run_state import Weights
 from trainer.run.weights.step_pipeline import StepPipeline
 from trainer.servers.client_updates import Greeting, Mode
 from trainer.tables.routes.servers.engine import PsEngine
+from trainer.tables.routes.servers.served_engine import ServedEngine
 from trainer.wire.flight.addresses import Address
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -53,16 +53,21 @@ class ClientCase:
     clients: int
 
 
-class _FixedWeights(Weights):
-    """Tables on servers, and a dense part that waits."""
+class FixedWeights:
+    """Tables on servers, and a dense part that waits; see :class:`~trainer.run.weights.step_pipeline.TableSteps`."""
 
-    def __init__(self, engine: PsEngine, dense_secs: float) -> None:
-        self.engine, self.linear = engine, None
-        self._served, self._dense_secs = engine, dense_secs
+    def __init__(self, engine: ServedEngine, dense_secs: float) -> None:
+        self._engine, self._dense_secs = engine, dense_secs
+
+    def train(self, batch: Batch) -> Array:
+        """A whole step."""
+        step = self.differentiate(batch, self.begin_look_up(batch)())
+        self.update_tables(batch, step.gradients)
+        return step.logits
 
     def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
-        """See :meth:`~trainer.run.weights.run_state.Weights.begin_look_up`."""
-        end, nothing = self._served.begin_lookup(batch.ids), np.zeros((batch.rows, 0), np.float32)
+        """Begin a lookup."""
+        end, nothing = self._engine.begin_lookup(batch.ids), np.zeros((batch.rows, 0), np.float32)
         return lambda: LookedUp(end(), nothing)
 
     def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
@@ -70,6 +75,14 @@ class _FixedWeights(Weights):
         time.sleep(self._dense_secs)
         gradients = TableGradients(0.01 * looked_up.deep, looked_up.linear)
         return DenseStep(np.zeros(batch.rows, np.float32), gradients)
+
+    def apply_dense(self, batch: Batch, step: DenseStep) -> TableGradients:
+        """The gradients of the tables: there are no other hosts."""
+        return step.gradients
+
+    def update_tables(self, batch: Batch, gradients: TableGradients) -> None:
+        """The updates of the rows of a batch."""
+        self._engine.apply_gradients(batch.ids, gradients.deep)
 
 
 def _client(case: ClientCase, mode: TrainingMode, addresses: Sequence[Address], client: int, pipe: Connection) -> None:
@@ -79,7 +92,7 @@ def _client(case: ClientCase, mode: TrainingMode, addresses: Sequence[Address], 
     rows = case.drawn.events
     nothing, ones = np.zeros((rows, 0), np.float32), np.ones(rows, np.float32)
     batches = [Batch(rows, ids, nothing, ones, ones, ()) for ids in case.drawn.batches(_BATCHES, seed=client)]
-    with StepPipeline(_FixedWeights(engine, case.dense_secs), mode.ahead) as steps:
+    with StepPipeline(FixedWeights(engine, case.dense_secs), mode.ahead) as steps:
         while count := pipe.recv():
             began = time.perf_counter()
             for number in range(count):

@@ -112,7 +112,7 @@ def flags(command, setup: Setup, folder) -> list[object]:
     if setup.servers:
         found += ["--servers", SERVERS]
     if setup.workers:
-        found += ["--embedding-workers", 1]
+        found += ["--embedding-workers", 3]  # of two hosts one has two workers
     if setup.least_servers:
         found += ["--least-servers", 1]
     if setup.plan:

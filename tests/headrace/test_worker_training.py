@@ -17,8 +17,9 @@ import pytest
 from headrace.cli.options.servers import server_command, worker_command
 from tests.headrace.test_served_training import OPTIONS, assert_equal_runs
 from tests.support.certificates import make_certificates
+from tests.support.embedding_workers import ThreadWorker
 from tests.support.host_steps import check_hosts_train
-from tests.support.parameter_servers import ThreadServer
+from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import end, start, wait_until
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
 from tests.trainer.tables.tpu.engines import assert_same
@@ -167,6 +168,40 @@ def test_workers_at_addresses_with_a_token_and_certificates(served, tmp_path):
     assert report["exact"] is True
     assert_equal_runs(tmp_path / "alone", tmp_path / "workers")
     assert shown.updates == server.rows.status().updates > 0
+
+
+@contextmanager
+def three_workers():
+    """Two servers and three workers in this process, and the options of training over them."""
+    with ExitStack() as started:
+        servers = started.enter_context(thread_servers(2))
+        workers = [ThreadWorker([one.address for one in servers]) for _ in range(3)]
+        for one in workers:
+            started.callback(one.close)
+        addresses = (",".join(str(one.address) for one in some) for some in (servers, workers))
+        yield servers, workers, tuple(zip(("--servers", "--embedding-workers"), addresses, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hosts", [(), ("--hosts", 1, "--readers", 1), ("--hosts", 2, "--readers", 1)])
+@pytest.mark.parametrize("updates", ["summed", "each"])
+def test_all_workers_have_batches_of_one_host(served, tmp_path, hosts, updates):
+    """Batches are counted by the workers; summed updates have the bits of training without them."""
+    served.options.write_text(json.dumps({**OPTIONS, "staleness": 2}))
+    arguments = ("train", "first", "--config", served.options, "--json", *hosts)
+    with three_workers() as (servers, workers, at):
+        own = (*at[0], *at[1], "--server-updates", updates)
+        report = served(*arguments, "--run-dir", tmp_path / "workers", *own).json
+        done = [one.worker.status() for one in workers]
+        made = [one.rows.status().updates for one in servers]
+    assert report["exact"] is True
+    assert min(one.updates for one in done) > 0
+    assert [sum(one.updates for one in done)] * 2 == made
+    if len(hosts) < 2 or hosts[1] == 1:
+        assert max(one.updates for one in done) - min(one.updates for one in done) <= 3
+    if updates == "summed":
+        served(*arguments, "--run-dir", tmp_path / "alone")
+        assert_equal_runs(tmp_path / "alone", tmp_path / "workers")
 
 
 @pytest.mark.slow

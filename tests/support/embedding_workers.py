@@ -56,19 +56,26 @@ class ThreadWorker:
 def engine_through(
     features: Sequence[FeatureSpec],
     servers: Sequence[ThreadServer],
-    worker: ThreadWorker,
-    *,
+    *workers: ThreadWorker,
     seed: int,
     greeting: Greeting | None = None,
     wire: WireSettings | None = None,
     hashed: Mapping[str, TableLimits] | None = None,
+    staleness: int | None = 0,
+    overlaps: bool = False,
     **settings,
 ) -> WorkerEngine:
-    """An engine through a worker over servers in threads."""
+    """An engine over servers in threads, with a lane for each of the workers."""
     own = greeting or Greeting()
     connects = [one.connect(replace(own, role=SessionRole.LOADS)) for one in servers]
     tables = WorkerTables(tuple(features), seed, wire=wire or WireSettings(), hashed=hashed or {}, **settings)
-    return WorkerEngine(tables, direct_engine(tables, connects), worker.connect(own))
+    lanes = connects_of(workers, own)
+    return WorkerEngine(tables, direct_engine(tables, connects), lanes, staleness=staleness, overlaps=overlaps)
+
+
+def connects_of(workers: Sequence[ThreadWorker], own: Greeting) -> list[ConnectWorker]:
+    """The connections of a client with a lane for each of the workers."""
+    return [one.connect(replace(own, lane=lane, lanes=len(workers))) for lane, one in enumerate(workers)]
 
 
 def engine_on_worker(

@@ -1,4 +1,8 @@
-"""Which updates of which clients a server has made: pure decisions on sequence numbers."""
+"""Which updates of which clients a server has made: pure decisions on sequence numbers.
+
+A client has one or more *lanes*: connections over which it spreads its batches, each with another embedding worker. Its updates have one
+numbering over all lanes, so that servers make them in the order of training.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,18 @@ from functools import partial
 from typing import Annotated, Any
 
 from trainer.servers.session_roles import SessionRole
+from trainer.tables.routes.servers.frames import Header, Kind
 from transforms.derived_documents import document_of, read_value, whole
 from transforms.documents import Part
 from transforms.errors import InputError
 
 #: The most clients of a server.
 MOST_CLIENTS = 1024
-#: The most updates that a client has on their way to a server.
-MOST_UNANSWERED = 128
+#: The most lanes of a client.
+MOST_LANES = 1024
 #: Of the number of an attempt; those of a run are fewer than 2 to this power.
 _ATTEMPT_BITS = 20
-GREETING_MEMBERS = frozenset({"token", "client", "clients", "attempt", "mode", "role", "session"})
+GREETING_MEMBERS = frozenset({"token", "client", "clients", "attempt", "mode", "role", "session", "lane", "lanes"})
 
 
 class Mode(Enum):
@@ -61,6 +66,8 @@ class Greeting:
         mode: how updates come together.
         role: what the session is for.
         session: a random number that stays when the client connects again; 0: the connection draws one.
+        lane: the lane of the client to which the session belongs, from 0 on.
+        lanes: how many the client has.
     """
 
     token: _Token = ""
@@ -70,6 +77,8 @@ class Greeting:
     mode: Mode = Mode.EACH
     role: SessionRole = SessionRole.TRAINS
     session: _Number = 0
+    lane: int = 0
+    lanes: Annotated[int, whole(1, MOST_LANES)] = 1
 
     @property
     def watches(self) -> bool:
@@ -77,9 +86,11 @@ class Greeting:
         return self.role is SessionRole.WATCHES
 
     def check_read(self, part: Part) -> None:
-        """Raise :class:`DataError` for a place that no client has."""
+        """Raise :class:`DataError` for a place that no client has, or no lane."""
         if self.client >= self.clients:
             raise part.at("client").refused(f"below the {self.clients} clients")
+        if self.lane >= self.lanes:
+            raise part.at("lane").refused(f"below the {self.lanes} lanes")
 
     def to_document(self) -> dict[str, Any]:
         """The JSON object."""
@@ -90,6 +101,26 @@ class Greeting:
     def read(cls, document: object) -> Greeting:
         """The greeting of a document. Raises :class:`DataError`."""
         return read_value(cls, Part(document, "greeting"))
+
+
+def takes_place(newer: Greeting, earlier: Greeting) -> bool:
+    """Whether a newer session ends an earlier one: of an earlier attempt, or of the same lane of its client.
+
+    Sessions of a client with another number of lanes belong to a process that the client has replaced.
+    """
+    if earlier.attempt < newer.attempt:
+        return True
+    return earlier.client == newer.client and (earlier.lane == newer.lane or earlier.lanes != newer.lanes)
+
+
+def is_due(request: Header, applied: Sequence[int], client: int) -> bool:
+    """Whether a request may be answered by the updates that were made: an update comes after all before it, a fetch after those up to its floor.
+
+    ``applied``: the number of the last update of each client.
+    """
+    if request.kind is Kind.UPDATE:
+        return request.number <= applied[client] + 1
+    return request.kind is not Kind.FETCH or request.floor <= min(applied)
 
 
 def is_new(applied: int, number: int, client: int) -> bool:

@@ -39,6 +39,9 @@ class DirectLink:
         """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`."""
         return self._answers.popleft()
 
+    def go_home(self) -> None:
+        """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`: there is no other server."""
+
     def close(self) -> None:
         """End the session."""
         self._server.end(self._session)

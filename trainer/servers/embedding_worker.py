@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss
-from trainer.servers.client_updates import Greeting
+from trainer.servers.client_updates import Greeting, takes_place
 from trainer.servers.row_server import Reply, Session
 from trainer.servers.server_status import ServerStatus
 from trainer.servers.session_roles import OF_WORKERS, SessionRole, check_allowed
@@ -79,7 +79,7 @@ class EmbeddingWorker:
         self._counts: Counter[str] = Counter()
 
     def begin(self, greeting: Greeting) -> Session:
-        """Begin a session, in place of an earlier one of the same client.
+        """Begin a session, in place of an earlier one of the same lane of its client.
 
         Raises :class:`AttemptOver` for an attempt before the newest one, and :class:`ConfigError` for a connection for snapshots or loads.
         """
@@ -97,7 +97,7 @@ class EmbeddingWorker:
                     "the attempt of a client must be the newest one", value=greeting.attempt, allowed=str(newest)
                 )
             for one in self._sessions:
-                if one.greeting.attempt < greeting.attempt or one.greeting.client == greeting.client:
+                if takes_place(greeting, one.greeting):
                     one.is_over = True
             self._sessions[session] = None
         return session
@@ -123,6 +123,9 @@ class EmbeddingWorker:
     def memory_bytes(self, header: Header) -> int:
         """The most bytes that a request takes in memory."""
         return messages.memory_bytes(header)
+
+    def await_turn(self, session: Session, header: Header, is_ending: Callable[[], bool] = lambda: False) -> None:
+        """Servers put the updates of a client in order: a worker waits for none."""
 
     def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
         """Answer a request, in whose body nothing may change before. Raises :class:`~transforms.errors.HeadraceError`."""
@@ -163,7 +166,6 @@ class EmbeddingWorker:
             seed=tables.seed,
             servers=connects,
             plan=tables.plan,
-            staleness=tables.staleness,
             held=max(tables.held, 1),
             threads=self._threads,
             wire=tables.wire,
@@ -191,8 +193,9 @@ class EmbeddingWorker:
         if 4 * batch.rows * engine.width > self._most_answer_bytes:
             raise DataError("the activations of a batch must fit in one answer", value=f"{4 * batch.rows * engine.width:,} bytes",
                             allowed=f"at most {self._most_answer_bytes:,} bytes", next_step="use a smaller batch_rows")  # fmt: skip
-        found, flag = engine.lookup(batch), value_flag(header.flags)
-        counts = engine.distinct_rows(engine.keep(batch))
+        kept, flag = engine.keep(batch), value_flag(header.flags)
+        found = engine.begin(kept, header.floor)()
+        counts = engine.distinct_rows(kept)
         self._count(fetches=1, fetched_rows=int(counts.sum()))
         try:
             values = messages.encode_values(found.reshape(-1), flag)

@@ -7,9 +7,9 @@ import struct
 import numpy as np
 import xxhash
 
-from trainer.servers.client_updates import MOST_CLIENTS, MOST_UNANSWERED
+from trainer.servers.client_updates import MOST_CLIENTS
 from trainer.tables.kernels.memory import TableMemory
-from trainer.tables.routes.servers.frames import Header
+from trainer.tables.routes.servers.frames import MOST_UNANSWERED, Header
 from trainer.wire.frames import Bytes
 
 #: Session, kind, flags, number and the digest of the body.

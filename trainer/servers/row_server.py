@@ -21,7 +21,7 @@ from trainer.checkpoints.shards.shard_orders import (
 )
 from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, OtherUpdate, ServerLost
 from trainer.servers.allowed_runs import NO_RUNS, AllowedRuns
-from trainer.servers.client_updates import Greeting, Mode, is_new, missing_updates
+from trainer.servers.client_updates import Greeting, Mode, is_due, is_new, missing_updates, takes_place
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.loads.copy_orders import CopyOrder
 from trainer.servers.loads.named_links import ConnectNamed, NamedLinks
@@ -101,7 +101,7 @@ class RowServer:
 
     Attributes:
         staleness: how many fetches have missed so many updates of other clients.
-        wait_secs: how long fetches have waited for the updates of other clients.
+        wait_secs: how long fetches have waited for the updates of other clients, and of other lanes.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class RowServer:
                     continue  # the snapshot of one attempt may be read while the next one trains
                 if own.role is not greeting.role and own.attempt == greeting.attempt:
                     continue  # rows are loaded beside the connection of an embedding worker
-                if own.attempt < greeting.attempt or own.client == greeting.client:
+                if takes_place(greeting, own):
                     self._end(one)
                 elif (own.clients, own.mode) != (greeting.clients, greeting.mode):
                     raise ConfigError("the clients of an attempt must agree", value=(greeting.clients, greeting.mode.value),
@@ -250,6 +250,27 @@ class RowServer:
     def memory_bytes(self, header: Header) -> int:
         """The most bytes that a request takes in memory."""
         return messages.memory_bytes(header)
+
+    def await_turn(self, session: Session, header: Header, is_ending: Callable[[], bool] = lambda: False) -> None:
+        """Wait, before memory is taken for a request of a client with several lanes, for the updates of its other lanes before it.
+
+        Else later updates could fill the memory for messages, and the one that they wait for would get none. It raises nothing: :meth:`handle`
+        refuses what has not become due in time. ``is_ending``: whether no request is answered any more.
+        """
+        own = session.greeting
+        if own.lanes == 1 or own.role is not SessionRole.TRAINS:
+            return
+        with self._changed:
+            began = self._clock()
+            until = began + self._patience_secs
+            while not (session.is_over or is_ending() or self._is_due(own, header) or self._clock() >= until):
+                self._changed.wait(_LOOK_SECS)
+            if header.kind is Kind.FETCH:
+                self.wait_secs += self._clock() - began
+
+    def _is_due(self, own: Greeting, header: Header) -> bool:
+        """Whether the updates before a request were made; without tables nothing is waited for."""
+        return not self._rows.is_open or is_due(header, self._rows.applied(own.clients), own.client)
 
     def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
         """Answer a request, in whose body nothing may change before. Raises :class:`~transforms.errors.HeadraceError`."""
@@ -424,12 +445,11 @@ class RowServer:
             self._check(session)
             numbers = messages.read_numbers(body, len(self._rows.engine.tables), header.flags)
             self._check_answer(sum((numbers.counts * self._rows.dims).tolist()))
-            if own.clients > 1:
+            if own.clients > 1 or own.lanes > 1:
                 began = self._clock()
-                self._wait(
-                    session, lambda: min(self._rows.applied(own.clients)) >= header.floor, "updates of all clients"
-                )
+                self._wait(session, lambda: self._is_due(own, header), "updates of all clients")
                 self.wait_secs += self._clock() - began
+            if own.clients > 1:
                 self.staleness[missing_updates(self._rows.applied(own.clients), own.client)] += 1
             found = self._rows.fetch(numbers)
             flag = encoded_values.value_flag(header.flags)
@@ -454,6 +474,8 @@ class RowServer:
             raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", where=f"client {own.client}")
         with self._changed:
             self._check(session)  # other tables are opened by a newer attempt
+            if own.lanes > 1:
+                self._wait(session, lambda: self._is_due(own, header), "the updates of a client's other lanes")
             if not self._is_new(own, header.number, digest):
                 return Reply(Kind.DONE)
             if own.mode is Mode.SUMMED and own.clients > 1:

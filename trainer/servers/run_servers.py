@@ -16,6 +16,7 @@ from trainer.servers.loads.copy_orders import CopySources
 from trainer.servers.server_status import ServerStatus, read_status
 from trainer.servers.session_roles import SessionRole
 from trainer.servers.tcp_link import LinkOptions, connect_through, connect_to
+from trainer.servers.worker_lanes import lanes_of
 from trainer.tables.hashed_counts import HashedCounts, sum_counts
 from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.servers.named_servers import NamedServers
@@ -49,8 +50,8 @@ class RunServers:
         patience_secs: how long a server may be away before the run fails.
         wire: how rows and values are encoded on their way; servers take any encoding.
         run: its number. A run with a higher one takes the servers over.
-        workers: addresses of embedding workers, of which host k uses number k modulo their number, and another one when that fails;
-            none: a host uses the servers itself.
+        workers: addresses of embedding workers, which hosts divide by :func:`~trainer.servers.worker_lanes.lanes_of`; another one takes the
+            batches of one that fails. None: a host uses the servers itself.
         workers_tls: what verifies the workers; None: connections to them are not encrypted.
         workers_token: of the workers; empty for none.
         are_named: workers take the servers from their clients: these are others than those with which the workers were started.
@@ -136,22 +137,30 @@ class RunServers:
         options = LinkOptions(greeting, patience_secs=self.patience_secs, tls=self.tls, check=check)
         return [connect_to(address, options, check_saving) for address in self.addresses]
 
-    def connect_worker(
-        self, attempt: int, client: int = 0, clients: int = 1, check: Callable[[], None] = go_on
-    ) -> ConnectWorker | None:
-        """What connects to the embedding worker of a client; None without workers. Otherwise as :meth:`connect`."""
+    def connect_workers(
+        self, attempt: int, held: int, client: int = 0, clients: int = 1, check: Callable[[], None] = go_on
+    ) -> tuple[ConnectWorker, ...]:
+        """What connects to the embedding worker of each lane of a client; none without workers. Otherwise as :meth:`connect`.
+
+        ``held``: the batches between a lookup and its update. Where lookups overlap, each of these batches and the one that is looked up next has a
+        lane of its own, so that an update never waits behind a lookup that is on its way.
+        """
         if not self.workers:
-            return None
-        own = client % len(self.workers)
-        first, *others = self.workers[own:] + self.workers[:own]
-        options = LinkOptions(
-            replace(self._greeting(attempt, client, clients), token=self.workers_token),
-            patience_secs=self.patience_secs,
-            tls=self.workers_tls,
-            check=check,
-            others=tuple(others),
-        )
-        return connect_through(first, options)
+            return ()
+        greeting = replace(self._greeting(attempt, client, clients), token=self.workers_token)
+        lanes = lanes_of(len(self.workers), client, clients, held + 1 if self.mode is Mode.EACH else 1)
+        found = []
+        for lane, numbers in enumerate(lanes):
+            first, *others = (self.workers[number] for number in numbers)
+            options = LinkOptions(
+                replace(greeting, lane=lane, lanes=len(lanes)),
+                patience_secs=self.patience_secs,
+                tls=self.workers_tls,
+                check=check,
+                others=tuple(others),
+            )
+            found.append(connect_through(first, options))
+        return tuple(found)
 
     def _greeting(self, attempt: int, client: int, clients: int) -> Greeting:
         return Greeting(self.token, client, clients, attempt_number(self.run, attempt), self.mode)
@@ -163,9 +172,9 @@ class RunServers:
         seed: int,
         held: int,
         options: ServedOptions = PLAIN,
-        worker: ConnectWorker | None = None,
+        workers: Sequence[ConnectWorker] = (),
     ) -> ServedEngine:
-        """The engine of tables over connections, those to a worker among them; see :data:`~trainer.run.weights.served_weights.MakeEngine`.
+        """The engine of tables over connections, those to workers among them; see :data:`~trainer.run.weights.served_weights.MakeEngine`.
 
         Raises :class:`ConfigError` for a combination that :mod:`trainer.options.combinations` refuses.
         """
@@ -174,7 +183,7 @@ class RunServers:
                 hashed=bool(options.hashed),
                 pruned=options.pruning is not None,
                 servers=True,
-                workers=worker is not None,
+                workers=bool(workers),
                 plan=self.plan is not None,
                 slices=self.plan is not None and not self.plan.has_whole_rows,
                 hot=bool(options.hot_rows),
@@ -185,7 +194,7 @@ class RunServers:
             return TieredEngine(
                 features, options.hot_rows, seed=seed, servers=connects, plan=self.plan, held=held, wire=self.wire
             )
-        return self.engine_on(self.direct_engine(connects, features, seed, held, options), seed, held, options, worker)
+        return self.engine_on(self.direct_engine(connects, features, seed, held, options), seed, held, options, workers)
 
     def direct_engine(
         self, connects: Sequence[Connect], features: Sequence[FeatureSpec], seed: int, held: int, options: ServedOptions
@@ -206,12 +215,13 @@ class RunServers:
         )
 
     def engine_on(
-        self, direct: PsEngine, seed: int, held: int, options: ServedOptions, worker: ConnectWorker | None
+        self, direct: PsEngine, seed: int, held: int, options: ServedOptions, workers: Sequence[ConnectWorker]
     ) -> ServedEngine:
-        """The engine of the run over that on its servers, which has the rows and ends with it; ``worker``: None without workers."""
-        if worker is None:
+        """The engine of the run over that on its servers, which has the rows and ends with it; ``workers``: of its lanes, none without workers."""
+        if not workers:
             return direct
-        return WorkerEngine(self._worker_tables(direct.features, seed, held, options), direct, worker)
+        tables = self._worker_tables(direct.features, seed, held, options)
+        return WorkerEngine(tables, direct, workers, overlaps=self.mode is Mode.EACH)
 
     def _worker_tables(
         self, features: Sequence[FeatureSpec], seed: int, held: int, options: ServedOptions
@@ -236,4 +246,6 @@ class RunServers:
         options: ServedOptions = PLAIN,
     ) -> ServedEngine:
         """The engine of an attempt of a run that one process trains."""
-        return self.engine_over(self.connect(attempt), features, seed, held, options, self.connect_worker(attempt))
+        return self.engine_over(
+            self.connect(attempt), features, seed, held, options, self.connect_workers(attempt, held)
+        )

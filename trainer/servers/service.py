@@ -10,6 +10,7 @@ import logging
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -76,6 +77,9 @@ class RequestHandler(Protocol):
 
     def memory_bytes(self, header: Header) -> int:
         """The most bytes that a request takes in memory."""
+
+    def await_turn(self, session: Session, header: Header, is_ending: Callable[[], bool]) -> None:
+        """Wait for what must come before a request whose body is not here yet, but not once ``is_ending``."""
 
     def handle(self, session: Session, header: Header, body: Bytes) -> Reply:
         """Answer a request, in whose body nothing may change before. Raises :class:`~transforms.errors.HeadraceError`."""
@@ -161,6 +165,7 @@ class ServerService:
                 value=header.body_bytes,
                 allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes",
             )
+        self._server.await_turn(session, header, lambda: self._is_finishing)
         with self._budget.take(self._server.memory_bytes(header), self._limits.patience_secs):
             body = frames.receive_new_body(frame, time.monotonic() + self._limits.patience_secs)
             with self._requests.counted():

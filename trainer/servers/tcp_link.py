@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from trainer.errors import ConfigError, DamagedFrame, MemoryFull, ServerLost
-from trainer.servers.client_updates import MOST_UNANSWERED, Greeting
+from trainer.errors import ConfigError, DamagedFrame, MemoryFull, ServerLeaves, ServerLost
+from trainer.servers.client_updates import Greeting
 from trainer.servers.session_roles import SessionRole
 from trainer.tables.routes.servers.frames import (
+    MOST_UNANSWERED,
     NUMBERED,
     OPENED_MEMBERS,
     Header,
@@ -43,6 +44,8 @@ _MOST_SESSIONS = 1 << 61
 _GREETINGS = 3
 #: Damage may last for so many stalls, which may each pass before it is seen.
 _STALLS = 4
+#: How long it looks whether its first address answers again.
+_HOME_SECS = 1.0
 #: Between looks while it waits for an answer.
 _LOOK_SECS = 0.25
 _GO_ON = "run training again: it goes on from its last checkpoint"
@@ -111,7 +114,15 @@ class _Asked:
 
 def connect_through(address: Address, options: LinkOptions) -> ConnectWorker:
     """What connects to the embedding worker at an address."""
-    return lambda restore: TcpLink(address, replace(options, restore=restore))
+
+    def connect(restore: Callable[[], Sequence[Request]], check: Callable[[], None]) -> TcpLink:
+        def check_both() -> None:
+            check()
+            options.check()
+
+        return TcpLink(address, replace(options, restore=restore, check=check_both))
+
+    return connect
 
 
 class TcpLink:
@@ -125,7 +136,8 @@ class TcpLink:
         greeting = replace(
             options.greeting, session=options.greeting.session or 1 + options.draw_session() % _MOST_SESSIONS
         )
-        self._address, self._options = address, replace(options, greeting=greeting)
+        self._home = self._address = address
+        self._options = replace(options, greeting=greeting)
         self._addresses = deque([address, *options.others])
         self._asked: deque[_Asked] = deque()
         self._frames: FrameStream | None = None
@@ -176,6 +188,20 @@ class TcpLink:
         if request.decode is not None:
             request.decode()
         return answer
+
+    def go_home(self) -> None:
+        """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`. Where the first address does not answer within a second, it stays."""
+        if self._address == self._home:
+            return
+        assert not self._asked, "nothing waits for an answer"
+        try:
+            connect_stream(self._home, min(_HOME_SECS, self._options.patience_secs)).close()
+        except OSError:
+            return
+        while self._addresses[0] != self._home:
+            self._addresses.rotate(-1)
+        self._address = self._home
+        self._reconnect(StreamEnded("it goes back to its first address"))
 
     def _take_answer(self) -> None:
         """Take the next answer, to the oldest request that waits for one."""
@@ -334,6 +360,8 @@ class TcpLink:
         body = frames.receive_new_body(frame)
         self._check_undamaged(header, body)
         if header.kind == Kind.ERROR:
+            if len(self._addresses) > 1 and ServerLeaves.__name__ in from_bytes(bytes(body), str(self._address)).kinds:
+                raise StreamEnded("it is about to end")  # another address is tried
             raise self._error(body)
         generation = _opened(body)
         if options.restore is None:

@@ -114,7 +114,7 @@ class ServerOptions:
     server_updates: Annotated[
         str,
         typer.Option(
-            help="How the updates of several hosts come together: summed, once a step; or each as it arrives, at most `staleness` steps apart.",
+            help="How updates come together: those of all hosts summed, once a step; or each as it arrives, at most `staleness` steps apart, with lookups that overlap.",
         ),
     ] = SUMMED
     wire_ids: Annotated[

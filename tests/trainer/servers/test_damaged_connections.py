@@ -150,7 +150,7 @@ def test_an_embedding_worker_between_damaged_connections_changes_no_bit():
             for one in them.each
         ]
         tables = WorkerTables(tuple(FEATURES), SEED)
-        engine = WorkerEngine(tables, direct_engine(tables, loads), through)
+        engine = WorkerEngine(tables, direct_engine(tables, loads), [through])
         alone, steps = CpuEngine(FEATURES, seed=SEED), 0
         them.each.append(link)
         them.damage(60_000, tuple(one for one in DamageKind if one is not DamageKind.DROP))  # workers wait 5 s for each

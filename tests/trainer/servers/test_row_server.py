@@ -30,12 +30,12 @@ from tests.trainer.servers.requests import (
 )
 from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, OtherUpdate, ServerLost
-from trainer.servers.client_updates import MOST_UNANSWERED, Greeting, Mode
+from trainer.servers.client_updates import Greeting, Mode
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.row_server import RowServer
 from trainer.servers.session_roles import OF_SERVERS, SessionRole
 from trainer.tables.routes.servers import row_messages as messages
-from trainer.tables.routes.servers.frames import OPENED_MEMBERS, Kind, read_document, write_document
+from trainer.tables.routes.servers.frames import MOST_UNANSWERED, OPENED_MEMBERS, Kind, read_document, write_document
 from trainer.tables.routes.servers.row_messages import RowNumbers
 from transforms.errors import DataError, InputError
 

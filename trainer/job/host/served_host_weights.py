@@ -88,12 +88,12 @@ class ServedHostWeights(HostWeights):
     def _connect(self, servers: RunServers, beginning: AttemptBeginning) -> None:
         rank, hosts, check = self._exchange.rank, self._exchange.hosts, beginning.check
         connects = servers.connect(beginning.attempt, rank, hosts, check, beginning.check_state)
-        worker = servers.connect_worker(beginning.attempt, rank, hosts, check)
+        workers = servers.connect_workers(beginning.attempt, self._config.batches_held, rank, hosts, check)
         if self._tables is None:
-            make_engine = partial(servers.engine_over, connects, worker=worker)
+            make_engine = partial(servers.engine_over, connects, workers=workers)
             self._tables = ServedTables(self.layout, self._config, self.head, make_engine)
         else:
-            self._tables.engine.connect(connects, worker, keeps_rows=beginning.continues)
+            self._tables.engine.connect(connects, workers, keeps_rows=beginning.continues)
         self._connected = servers
 
     def _move(self, target: RunServers, beginning: AttemptBeginning) -> MoveFigures:

@@ -120,17 +120,17 @@ class ServerMoves:
         check = go_on if self._started is None else self._started.check
 
         def make(servers: RunServers, direct: PsEngine) -> ServedEngine:
-            return servers.engine_on(direct, seed, held, options, servers.connect_worker(attempt, check=check))
+            return servers.engine_on(direct, seed, held, options, servers.connect_workers(attempt, held, check=check))
 
         self._attempt, self._make = attempt, make
         self._open_direct = lambda servers, connects: servers.direct_engine(connects, features, seed, held, options)
         used = self._servers.without(unused)
         self._are_all_used = used == self._servers
-        connects, worker = (
+        connects, workers = (
             used.connect(attempt, check=check, check_saving=check),
-            used.connect_worker(attempt, check=check),
+            used.connect_workers(attempt, held, check=check),
         )
-        return used.engine_over(connects, features, seed, held, options, worker)
+        return used.engine_over(connects, features, seed, held, options, workers)
 
     def take_notices(self) -> tuple[str, ...]:
         """The names of servers that people have given a preemption notice."""

@@ -133,9 +133,9 @@ class PsEngine(BagTables[ServedBatch]):
         """See :class:`~trainer.tables.routes.servers.served_engine.ServedEngine`: itself."""
         return self
 
-    def connect(self, servers: Sequence[Connect], worker: ConnectWorker | None = None, *, keeps_rows: bool) -> None:
-        """See :class:`~trainer.tables.routes.servers.served_engine.ServedEngine`; there is no worker."""
-        assert worker is None
+    def connect(self, servers: Sequence[Connect], workers: Sequence[ConnectWorker] = (), *, keeps_rows: bool) -> None:
+        """See :class:`~trainer.tables.routes.servers.served_engine.ServedEngine`; there are no workers."""
+        assert not workers
         self._of_each(lambda server: self._servers[server].reconnect(servers[server], keeps_rows=keeps_rows))
         self.forget_batches()
 
@@ -181,16 +181,19 @@ class PsEngine(BagTables[ServedBatch]):
         """See :class:`BagTables`."""
         return ServedBatch(self._rows_of(batch), [None] * len(self._servers))
 
-    def begin(self, kept: ServedBatch) -> Callable[[], Array]:
-        """See :class:`BagTables`. Lookups that overlap end in the order in which they were begun; after :meth:`finish` they need no server."""
+    def begin(self, kept: ServedBatch, floor: int | None = None) -> Callable[[], Array]:
+        """See :class:`BagTables`. Lookups that overlap end in the order in which they were begun; after :meth:`finish` they need no server.
+
+        ``floor``: the update that all clients must have made before; None: by ``staleness``, counted from the last update of this engine.
+        """
         if kept.has_rows:  # those of an earlier lookup may be on their way
             kept.rows = self._rows_of(kept.rows.requests.batch)
         rows, kept.has_rows = kept.rows, True
 
         def ask(server: int) -> int:
             remote = self._servers[server]
-            floor = -1 if self._staleness is None else remote.updates - self._staleness
-            return remote.begin_fetch(self._reads(kept, server), rows.space(server), floor)
+            own = -1 if self._staleness is None else remote.updates - self._staleness
+            return remote.begin_fetch(self._reads(kept, server), rows.space(server), own if floor is None else floor)
 
         fetches = self._of_each(ask)
 

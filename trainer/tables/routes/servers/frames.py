@@ -84,8 +84,8 @@ class Header:
         body_bytes: the length of the body.
         number: of an update or of written values, its place among those of its client, from 1 on; of requests of a load, any number, and
             each later one the next number; an answer has that of its request.
-        floor: of a fetch, the number of the update that all clients must have made before it is answered; of the end of a load, the
-            generation that it begins.
+        floor: of a fetch, the number of the update that all clients must have made before it is answered, also over an embedding worker;
+            of the end of a load, the generation that it begins.
         flags: how the body is encoded; see :mod:`trainer.tables.routes.servers.row_messages`.
     """
 
@@ -111,6 +111,8 @@ def read_header(frame: FrameHeader, most_bytes: int) -> Header:
 _KINDS = {int(kind) for kind in Kind}
 #: Requests that change rows and have numbers: each of them is made once.
 NUMBERED = frozenset({Kind.UPDATE, Kind.WRITE_VALUES})
+#: The most of them that a client has on their way to a server, over all its connections.
+MOST_UNANSWERED = 128
 
 
 def draw_generation() -> int:

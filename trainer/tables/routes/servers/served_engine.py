@@ -53,8 +53,8 @@ class ServedEngine(EmbeddingEngine, Protocol):
     def direct(self) -> PsEngine:
         """The engine that reads and loads rows at the servers."""
 
-    def connect(self, servers: Sequence[Connect], worker: ConnectWorker | None = None, *, keeps_rows: bool) -> None:
-        """Go on over other connections to the same servers, and to a worker if the engine has one, such as those of another attempt.
+    def connect(self, servers: Sequence[Connect], workers: Sequence[ConnectWorker] = (), *, keeps_rows: bool) -> None:
+        """Go on over other connections to the same servers, and to the workers of its lanes if it has some, such as those of another attempt.
 
         A snapshot is read to its end over the earlier ones. Raises :class:`~trainer.errors.ServerLost` for a server that has lost its rows, if
         ``keeps_rows``: they are not loaded afterwards.

@@ -81,11 +81,15 @@ class ServerLink(Protocol):
     def received_bytes(self) -> int:
         """The bytes that were received, headers included."""
 
+    def go_home(self) -> None:
+        """Go back to the process that was connected to first, if another one has taken its place and it answers again. Nothing waits for an answer."""
+
     def close(self) -> None:
         """End the connection."""
 
 
 #: Connect to a server; ``saves``: for snapshots, beside the connection for rows.
 Connect: TypeAlias = "Callable[[bool], ServerLink]"
-#: Connect to an embedding worker; the requests that the function returns restore what a worker without memory must have.
-ConnectWorker: TypeAlias = "Callable[[Callable[[], Sequence[Request]]], ServerLink]"
+#: Connect to an embedding worker. The requests that the first function returns restore what a worker without memory must have; the second one is
+#: called while a request waits, and raises to end it.
+ConnectWorker: TypeAlias = "Callable[[Callable[[], Sequence[Request]], Callable[[], None]], ServerLink]"

@@ -79,9 +79,9 @@ class TieredEngine(ShardedTables):
         """See :class:`~trainer.tables.routes.servers.served_engine.ServedEngine`: hot rows may be old there."""
         return self._cold
 
-    def connect(self, servers: Sequence[Connect], worker: ConnectWorker | None = None, *, keeps_rows: bool) -> None:
+    def connect(self, servers: Sequence[Connect], workers: Sequence[ConnectWorker] = (), *, keeps_rows: bool) -> None:
         """See :class:`~trainer.tables.routes.servers.served_engine.ServedEngine`; hot rows stay, unless all rows are loaded afterwards."""
-        assert worker is None
+        assert not workers
         self._cold.connect(servers, keeps_rows=keeps_rows)
         self.forget_batches()
 

@@ -1,8 +1,8 @@
-"""The embedding engine of a client of an embedding worker, which deduplicates ids, fetches and pools rows, and sums gradients.
+"""The embedding engine of a client of embedding workers, which deduplicate ids, fetch and pool rows, and sum gradients.
 
-The client keeps the ids of its batches until they are updated, and its updates until the servers have made them. So a worker has no memory
-that matters: one that takes the place of another gets them again, and servers make an update once by its number. Bits are those of the
-engine on the servers themselves.
+The client has a lane for each worker that it uses, and spreads its batches over them by their numbers. Updates are numbered over all lanes, and
+servers make them in this order, so that bits are those of the engine on the servers themselves. With ``overlaps`` lookups are on their
+way at once, and see further updates.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from trainer.errors import ServerLost
 from trainer.options.combinations import Setup
 from trainer.tables.batches import IdBatch
 from trainer.tables.engine import TableState
@@ -23,41 +22,26 @@ from trainer.tables.kernels.layout import learning_rates
 from trainer.tables.kernels.threads import Team, available_threads
 from trainer.tables.routes.bag_tables import BagTables
 from trainer.tables.routes.servers.engine import PsEngine, ServersSnapshot
-from trainer.tables.routes.servers.frames import OPENED_MEMBERS, Kind, count_at, read_document, write_document
-from trainer.tables.routes.servers.server_link import Answer, Connect, ConnectWorker, Request, ServerLink
+from trainer.tables.routes.servers.frames import MOST_UNANSWERED, Kind, write_document
+from trainer.tables.routes.servers.server_link import Connect, ConnectWorker, Request, ServerLink
 from trainer.tables.routes.workers import batch_messages as messages
+from trainer.tables.routes.workers.lane import SentBatch, WorkerLane
+from trainer.tables.routes.workers.lane_order import lane_of
+from trainer.tables.routes.workers.lane_threads import LaneThreads
 from trainer.tables.routes.workers.table_documents import WorkerTables
 from trainer.tables.wire.encoded_values import FLAG_OF
-from trainer.wire.frames import Bytes
 from transforms.arrays import Array
-from transforms.errors import DataError
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sent:
-    """A batch whose ids the worker has: its number, the ids as they are sent, and the distinct rows of each table."""
-
-    batch: IdBatch
-    number: int
-    body: tuple[Bytes, ...]
-    counts: Array
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Update:
-    """An update that was sent, and that servers may not have made yet."""
-
-    sent: _Sent
-    request: Request
-
-
-class WorkerEngine(BagTables[_Sent]):
-    """Lookups and updates over the tables of ``features`` by an embedding worker; checkpoints are read and loaded at the servers.
+class WorkerEngine(BagTables[SentBatch]):
+    """Lookups and updates over the tables of ``features`` by embedding workers; checkpoints are read and loaded at the servers.
 
     Args:
-        tables: what the worker looks up and updates; ``held`` are the batches between a lookup and its update.
+        tables: what workers look up and update; ``held`` are the batches between a lookup and its update.
         direct: the engine of the same tables on the servers themselves: :func:`direct_engine`. It ends with this one.
-        worker: connects to a worker with the same servers in the same order.
+        workers: connect to the workers of the lanes, which have the same servers in the same order.
+        staleness: updates that a fetch may miss of this client and of others; None: any number.
+        overlaps: whether lookups of several lanes may be on their way at once. Else a lookup has ended before the next update is sent.
         threads: threads of the checks; 0 for one a processor.
 
     Attributes:
@@ -66,37 +50,55 @@ class WorkerEngine(BagTables[_Sent]):
     Raises what :class:`~trainer.tables.routes.servers.engine.PsEngine` raises.
     """
 
-    def __init__(self, tables: WorkerTables, direct: PsEngine, worker: ConnectWorker, *, threads: int = 0) -> None:
+    def __init__(
+        self, tables: WorkerTables, direct: PsEngine, workers: Sequence[ConnectWorker], *, staleness: int | None = 0,
+        overlaps: bool = False, threads: int = 0,
+    ) -> None:  # fmt: skip
         self.direct = direct
         super().__init__(tables.features, direct.tables, Team(threads or available_threads()), held=tables.held)
-        self._wire = tables.wire
-        self._flag = FLAG_OF[self._wire.values]
-        self._document = write_document(tables.to_document())
-        #: The batches whose ids a worker must have.
-        self._held: deque[_Sent] = deque(maxlen=max(tables.held, 1))
-        self._unconfirmed: list[_Update] = []
+        self._tables, self._staleness, self._overlaps = tables, staleness, overlaps
+        self._flag = FLAG_OF[tables.wire.values]
+        self._id_flags = messages.ENCODED_IDS if tables.wire.ids == "unique" else 0
         self._numbers = self._updates = 0
-        self._is_open = False
-        self._link = worker(self._restore)
-        try:
-            self._open()
-        except BaseException:
-            self._link.close()
-            raise
+        #: Updates that servers may not have made, by their numbers and lanes.
+        self._unconfirmed: deque[tuple[int, int]] = deque()
+        self._lanes: list[WorkerLane] = []
+        self._threads = LaneThreads(len(workers))
+        self._begin_lanes(workers)
 
     @property
     def setup(self) -> Setup:
         """Where its tables are placed, and which of their rows have memory."""
         return replace(self.direct.setup, workers=True)
 
-    def connect(self, servers: Sequence[Connect], worker: ConnectWorker | None = None, *, keeps_rows: bool) -> None:
+    def connect(self, servers: Sequence[Connect], workers: Sequence[ConnectWorker] = (), *, keeps_rows: bool) -> None:
         """See :class:`~trainer.tables.routes.servers.served_engine.ServedEngine`."""
-        assert worker is not None
-        self._link.close()
+        assert workers
+        self._end_lanes()
         self.direct.connect(servers, keeps_rows=keeps_rows)
-        self._is_open = False
-        self._link = worker(self._restore)
-        self._open()
+        self._begin_lanes(workers)
+
+    def _begin_lanes(self, workers: Sequence[ConnectWorker]) -> None:
+        self._threads = LaneThreads(len(workers))
+        held = (
+            -(-self._tables.held // len(workers)) + 1
+        )  # consecutive batches are in different lanes, but for a shift of one
+        document = write_document(replace(self._tables, held=held).to_document())
+        try:
+            for worker in workers:
+                self._lanes.append(
+                    WorkerLane(worker, document, held=held, id_flags=self._id_flags, check=self._threads.check)
+                )
+            self._open()
+        except BaseException:
+            self._end_lanes()
+            raise
+
+    def _end_lanes(self) -> None:
+        self._threads.close()
+        for lane in self._lanes:
+            lane.close()
+        self._lanes.clear()
 
     def open(self) -> None:
         """Take over what another engine has loaded into the servers."""
@@ -109,85 +111,79 @@ class WorkerEngine(BagTables[_Sent]):
         self.restart()
 
     def _open(self) -> None:
-        self._is_open = False
         self.forget_batches()
-        self._held.clear()
         self._unconfirmed.clear()
-        answer = self._call(Request(Kind.OPEN, [self._document]), Kind.OPENED)
-        document = read_document(answer.body, OPENED_MEMBERS)
-        if count_at(document, "generation") != joined_generation(self.direct):
-            raise ServerLost("an embedding worker must have the servers of its client, in their order, with the same rows",
-                             next_step="give both the same --servers")  # fmt: skip
-        self._updates = count_at(document, "applied")
-        self._is_open = True
-
-    def _restore(self) -> Sequence[Request]:
-        """What a worker without memory must have: the tables, the updates that servers may not have made, and the ids of batches."""
-        if not self._is_open:
-            return ()
-        found = [Request(Kind.OPEN, [self._document])]
-        for update in self._unconfirmed:
-            found += [self._keeping(update.sent), update.request]
-        return [*found, *map(self._keeping, self._held)]
-
-    def _keeping(self, sent: _Sent) -> Request:
-        return Request(Kind.KEEP, sent.body, [sent.counts], number=sent.number, flags=self._id_flags)
+        generation = joined_generation(self.direct)
+        works = [self._threads.submit(k, lane, partial(lane.open, generation)) for k, lane in enumerate(self._lanes)]
+        self._updates = max(self._threads.results(works))
 
     @property
-    def _id_flags(self) -> int:
-        return messages.ENCODED_IDS if self._wire.ids == "unique" else 0
-
-    @property
-    def link(self) -> ServerLink:
-        """The connection to the worker."""
-        return self._link
+    def links(self) -> tuple[ServerLink, ...]:
+        """The connections to the workers, by lane."""
+        return tuple(one.link for one in self._lanes)
 
     @property
     def updates(self) -> int:
         """The number of the last update that was sent."""
         return self._updates
 
-    def prepare(self, batch: IdBatch) -> _Sent:
+    def prepare(self, batch: IdBatch) -> SentBatch:
         """See :class:`BagTables`."""
         self._numbers += 1
         body = messages.write_ids(batch, encoded=bool(self._id_flags))
-        return _Sent(batch, self._numbers, (body,), np.zeros(len(self.tables), np.int64))
+        return SentBatch(batch, self._numbers, (body,), np.zeros(len(self.tables), np.int64))
 
-    def begin(self, kept: _Sent) -> Callable[[], Array]:
-        """See :class:`BagTables`; it ends at once."""
-        rows = kept.batch.rows
+    def _lane_of(self, sent: SentBatch) -> tuple[int, WorkerLane]:
+        """The lane of a batch."""
+        k = lane_of(sent.number, len(self._lanes), max(self._tables.held, 1))
+        return k, self._lanes[k]
+
+    def begin(self, kept: SentBatch) -> Callable[[], Array]:
+        """See :class:`BagTables`. It ends at once, unless lookups overlap; after :meth:`finish` a lookup needs no worker."""
+        rows, (k, lane) = kept.batch.rows, self._lane_of(kept)
         out = np.empty(rows * self.width, np.float32)
         space, decode = out.view(np.uint8), None
         if self._flag:
             space = np.empty(messages.value_bytes(len(out), self._flag), np.uint8)
             decode = partial(messages.decode_values, space, out, self._flag)
-        flags = self._id_flags | self._flag
-        request = Request(Kind.FETCH, kept.body, [space, kept.counts], number=kept.number, flags=flags,
-                          answer_flags=self._flag, decode=decode)  # fmt: skip
-        self._call(request, Kind.ROWS)
-        self._unconfirmed.clear()  # servers answer in order: they have made all updates before
-        self._hold(kept)
-        return lambda: out.reshape(rows, self.width)
+        floor = -1 if self._staleness is None else self._updates - self._staleness
+        request = Request(Kind.FETCH, kept.body, [space, kept.counts], number=kept.number, floor=floor,
+                          flags=self._id_flags | self._flag, answer_flags=self._flag, decode=decode)  # fmt: skip
+        threads = self._threads
+        looking_up = threads.submit(k, lane, partial(lane.look_up, kept, request))
 
-    def update(self, kept: _Sent, gradients: Array) -> Iterable[tuple[Array, Array]]:
+        def end() -> Array:
+            threads.result(looking_up)
+            return out.reshape(rows, self.width)
+
+        if not self._overlaps:
+            end()
+        return end
+
+    def update(self, kept: SentBatch, gradients: Array) -> Iterable[tuple[Array, Array]]:
         """See :class:`BagTables`. It does not wait for the worker: what is refused is raised by the next call."""
         flat = gradients.copy()  # it may be sent again
-        rates = learning_rates(self.tables)
-        if kept not in self._held:
-            self._call(self._keeping(kept), Kind.ROWS)
-            self._hold(kept)
+        rates, (k, lane) = learning_rates(self.tables), self._lane_of(kept)
+        if not kept.is_counted:
+            self._threads.result(self._threads.submit(k, lane, partial(lane.keep, kept)))
+        self._wait_for_place()
         body = messages.write_gradients(kept.number, rates, messages.encode_values(flat, self._flag))
         request = Request(Kind.UPDATE, body, number=self._updates + 1, flags=self._flag)
         self._updates += 1
         self.direct.note(kept.batch)
-        self._unconfirmed.append(_Update(kept, request))
-        self._link.send(request)
+        self._unconfirmed.append((request.number, k))
+        self._threads.submit(k, lane, partial(lane.update, kept, request))
         return [(kept.batch.offsets, kept.counts)]
 
-    def _hold(self, sent: _Sent) -> None:
-        """The worker has the ids of a batch."""
-        if sent not in self._held:
-            self._held.append(sent)
+    def _wait_for_place(self) -> None:
+        """Wait until a further update may be sent: servers recognize that many of the newest updates if they come twice."""
+        while self._unconfirmed:
+            number, k = self._unconfirmed[0]
+            if self._lanes[k].confirmed < number:
+                if len(self._unconfirmed) < MOST_UNANSWERED:
+                    return
+                self._threads.result(self._threads.submit(k, self._lanes[k], self._lanes[k].finish))
+            self._unconfirmed.popleft()
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """See :meth:`PsEngine.weights_of <trainer.tables.routes.servers.engine.PsEngine.weights_of>`."""
@@ -220,30 +216,13 @@ class WorkerEngine(BagTables[_Sent]):
 
     def finish(self) -> None:
         """Wait until the servers have made all updates. Raises what they refused."""
-        self._drain()
-        if self._unconfirmed:
-            self._call(Request(Kind.FLUSH), Kind.DONE)
-            self._unconfirmed.clear()
+        works = [self._threads.submit(k, lane, lane.finish_at_home) for k, lane in enumerate(self._lanes)]
+        self._threads.results(works)
 
     def close(self) -> None:
         """End the connections."""
-        self._link.close()
+        self._end_lanes()
         self.direct.close()
-
-    def _drain(self) -> None:
-        while self._link.waiting:
-            self._link.receive()
-
-    def _call(self, request: Request, expected: Kind) -> Answer:
-        """The answer to a request, after those to all before it. Raises the first error among them."""
-        self._link.send(request)
-        while self._link.waiting > 1:
-            self._link.receive()
-        answer = self._link.receive()
-        if answer.header.kind != expected:
-            raise DataError("an answer must have the requested kind", value=answer.header.kind.name,
-                            allowed=expected.name)  # fmt: skip
-        return answer
 
 
 def direct_engine(tables: WorkerTables, servers: Sequence[Connect]) -> PsEngine:

@@ -25,10 +25,8 @@ from trainer.tables.wire.settings import WireSettings
 from transforms.errors import DataError, InputError
 
 #: The members of the document.
-MEMBERS = frozenset(
-    {"held", "engine", "features", "plan", "staleness", "batches", "ids", "values", "pruning", "servers"}
-)
-_MOST_FEATURES, _MOST_LENGTH, _MOST_BATCHES, _MOST_STALENESS = 1 << 16, 1 << 20, 1 << 10, 1 << 20
+MEMBERS = frozenset({"held", "engine", "features", "plan", "batches", "ids", "values", "pruning", "servers"})
+_MOST_FEATURES, _MOST_LENGTH, _MOST_BATCHES = 1 << 16, 1 << 20, 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,6 @@ class WorkerTables:
         features: in the order of batches. As the worker has them, optimizers have other learning rates.
         seed: what initial weights are drawn from.
         plan: the placement of the tables, a core for each server; None: rows are spread over them.
-        staleness: updates that a fetch may miss of other clients; None: any number.
         held: batches whose ids are kept for their updates.
         wire: how ids and values are encoded.
         hashed: by name the limits of tables of unbounded vocabularies, on all servers together.
@@ -50,7 +47,6 @@ class WorkerTables:
     features: tuple[FeatureSpec, ...]
     seed: int
     plan: PartitionPlan | None = None
-    staleness: int | None = 0
     held: int = 2
     wire: WireSettings = dataclasses.field(default_factory=WireSettings)
     hashed: Mapping[str, TableLimits] = dataclasses.field(default_factory=dict)
@@ -74,7 +70,6 @@ class WorkerTables:
             ],
             "features": [[one.name, places[one.table.name], one.max_sequence_length] for one in self.features],
             "plan": "" if self.plan is None else plan_bytes(self.plan).decode(),
-            "staleness": self.staleness,
             "batches": self.held,
             "ids": self.wire.ids,
             "values": self.wire.values,
@@ -88,11 +83,8 @@ class WorkerTables:
         held = read_held_tables(document["held"])
         tables = _read_tables([(one.table, one.origin) for one in held.tables], document["engine"])
         features, plan = _read_features(document["features"], tables), document["plan"]
-        staleness = document["staleness"]
         if not isinstance(plan, str):
             raise DataError("the plan of a worker's tables must be a string", value=type(plan).__name__)
-        if staleness is not None:
-            _check_count("staleness", staleness, _MOST_STALENESS)
         _check_count("batches", document["batches"], _MOST_BATCHES)
         try:
             found_plan = read_plan(plan.encode(), "the plan of a worker's tables") if plan else None
@@ -105,9 +97,7 @@ class WorkerTables:
                               slices=found_plan is not None and not found_plan.has_whole_rows))  # fmt: skip
         except (InputError, TypeError, UnicodeError) as error:
             raise DataError("the tables of a worker must be those of an engine", value=str(error)[:200]) from None
-        return cls(
-            tuple(features), held.seed, found_plan, staleness, document["batches"], wire, held.limits, pruning, servers
-        )
+        return cls(tuple(features), held.seed, found_plan, document["batches"], wire, held.limits, pruning, servers)
 
 
 def _optimizer_numbers(tables: Sequence[TableSpec]) -> list[int]:

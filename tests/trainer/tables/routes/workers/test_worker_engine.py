@@ -191,7 +191,7 @@ def test_a_worker_that_loses_its_clients_gets_their_batches_again():
         drop_connections(worker)
         assert_same(engine.state(), alone.state())
         assert engine.statistics() == alone.statistics()
-        assert engine.link.reconnections > 4
+        assert engine.links[0].reconnections > 4
         assert [one.rows.status().applied for one in servers] == [(10,)] * 2
         snapshot = engine.begin_snapshot(most_bytes=1 << 20)
         drop_connections(worker)
@@ -242,7 +242,7 @@ def test_a_newer_attempt_goes_on_over_other_connections():
         own = Greeting(attempt=7)
         loads = Greeting(attempt=7, role=SessionRole.LOADS)
         engine.finish()
-        engine.connect([one.connect(loads) for one in servers], worker.connect(own), keeps_rows=True)
+        engine.connect([one.connect(loads) for one in servers], [worker.connect(own)], keeps_rows=True)
         assert seen + train(engine, range(2, 5)) == train(alone, range(5))
         assert_same(engine.state(), alone.state())
 
@@ -254,8 +254,9 @@ def test_a_dense_worker_sends_and_receives_no_rows():
         draw = np.random.default_rng(0)
         ids = draw.integers(0, 1 << 20, 64 * 20)
         batch = IdBatch(ids, np.arange(0, len(ids) + 1, 20)[None].astype(np.int64))
-        sent, received = engine.link.sent_bytes, engine.link.received_bytes
+        (link,) = engine.links
+        sent, received = link.sent_bytes, link.received_bytes
         engine.lookup(batch)
         engine.apply_gradients(batch, gradients_of(batch, 16, 1))
-        assert engine.link.received_bytes - received == HEADER_BYTES + 64 * 16 * 4 + 8
-        assert engine.link.sent_bytes - sent < 2 * HEADER_BYTES + 64 * 16 * 4 + 5 * len(ids)
+        assert link.received_bytes - received == HEADER_BYTES + 64 * 16 * 4 + 8
+        assert link.sent_bytes - sent < 2 * HEADER_BYTES + 64 * 16 * 4 + 5 * len(ids)
