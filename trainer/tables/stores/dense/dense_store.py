@@ -188,7 +188,9 @@ class DenseStore:
 
     def _has_no_snapshot(self) -> bool:
         """Whether no snapshot must see rows before they change."""
-        return self._snapshot is None or self._snapshot.is_done
+        if self._snapshot is not None and self._snapshot.is_done:
+            self._snapshot = None
+        return self._snapshot is None
 
     def _update_message(
         self, rows: Array, counts: Array, most_rows: int, most_floats: int, gradients: Array, rates: Array
