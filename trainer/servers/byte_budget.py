@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from transforms.errors import Busy
 
@@ -23,20 +23,38 @@ class ByteBudget:
         """The bytes in use."""
         return self._used_bytes
 
-    @contextmanager
-    def take(self, size_bytes: int, patience_secs: float) -> Iterator[None]:
-        """Hold so many bytes. A message that is alone is always taken. Raises :class:`~transforms.errors.Busy` without space in time."""
+    def take(self, size_bytes: int, patience_secs: float) -> AbstractContextManager[None]:
+        """Hold so many bytes in a block. A message that is alone is always taken. It raises :class:`~transforms.errors.Busy` without space in time."""
+        return _Taken(self, size_bytes, patience_secs)
+
+    def hold(self, size_bytes: int, patience_secs: float) -> None:
+        """Hold so many bytes until they are given to :meth:`free`. Raises as :meth:`take`."""
         with self._freed:
-            if not self._freed.wait_for(lambda: self._has_space(size_bytes), patience_secs):
+            if not self._has_space(size_bytes) and not self._freed.wait_for(
+                lambda: self._has_space(size_bytes), patience_secs
+            ):
                 raise Busy("messages in memory must be below their limit", value=f"{self._used_bytes:,} bytes are in use",
                            allowed=f"{self._most_bytes:,} bytes", next_step="give the server more --message-mib, or use a smaller batch_rows")  # fmt: skip
             self._used_bytes += size_bytes
-        try:
-            yield
-        finally:
-            with self._freed:
-                self._used_bytes -= size_bytes
-                self._freed.notify_all()
+
+    def free(self, size_bytes: int) -> None:
+        """Hold so many bytes no longer."""
+        with self._freed:
+            self._used_bytes -= size_bytes
+            self._freed.notify_all()
 
     def _has_space(self, size_bytes: int) -> bool:
         return not self._used_bytes or self._used_bytes + size_bytes <= self._most_bytes
+
+
+class _Taken:
+    """Bytes that are held in a block. A generator would take as long as a short message."""
+
+    def __init__(self, budget: ByteBudget, size_bytes: int, patience_secs: float) -> None:
+        self._budget, self._size_bytes, self._patience_secs = budget, size_bytes, patience_secs
+
+    def __enter__(self) -> None:
+        self._budget.hold(self._size_bytes, self._patience_secs)
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._budget.free(self._size_bytes)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trainer.tables.kernels.noted_intervals import note_rows
 from transforms.arrays import Array
 
 #: Full shards that may become a base: one that is published, and those that were written since.
@@ -72,11 +73,7 @@ class ChangedSince:
 
     def note(self, rows: Array, counts: Array) -> None:
         """Note rows, table after table, that have just changed."""
-        starts = np.repeat(self._starts[:-1], counts)
-        if not self._sizes.all():
-            noted = np.repeat(self._sizes > 0, counts)
-            starts, rows = starts[noted], rows[noted]
-        self._intervals[starts + rows] = self._interval
+        note_rows(rows, counts, self._starts, self._interval, self._intervals)
 
     def begin(self) -> SnapshotInterval:
         """Begin the interval after a snapshot."""

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from trainer.tables.optimizers import slot_width
 from trainer.tables.routes.servers.frames import draw_generation
 from trainer.tables.routes.servers.row_messages import RowGradients, RowNumbers
 from trainer.tables.routes.servers.table_documents import HeldTables, read_held_tables
+from trainer.tables.spec import TableSpec
 from trainer.tables.stores.dense.dense_store import one_event
 from trainer.tables.stores.open_store import RowKinds, open_store
 from trainer.tables.stores.pruned.saved_parts import SavedPart
@@ -41,6 +43,20 @@ _LEFT_FILE = "left_rows"
 _ANSWERS = 4
 #: Numbers beside the rows: their generation, the newest attempt, the clients, and the last update of each.
 _GENERATION, _ATTEMPT, _CLIENTS, _APPLIED = 0, 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Widths:
+    """Numbers of the opened parts, int64: see the properties of these names of :class:`HeldRows`."""
+
+    dims: Array
+    slot_dims: Array
+    sizes: Array
+
+    @classmethod
+    def of(cls, tables: Sequence[TableSpec]) -> _Widths:
+        numbers = [(one.dim, slot_width(one.optimizer, one.dim), one.vocabulary_size) for one in tables]
+        return cls(*np.array(numbers, np.int64).reshape(-1, 3).T.copy())
 
 
 class HeldRows:
@@ -59,6 +75,7 @@ class HeldRows:
         self._held: HeldTables | None = None
         self._digests: MadeUpdates | None = None
         self._engine: HeldStore | None = None
+        self._widths: _Widths | None = None
         self._loading: ExitStack | None = None
         if folder is not None and (folder / _TABLES_FILE).exists():
             before = _sizes_in(folder)
@@ -120,17 +137,17 @@ class HeldRows:
     @property
     def dims(self) -> Array:
         """The columns of each part."""
-        return np.array([one.dim for one in self.engine.tables], np.int64)
+        return self._opened.dims
 
     @property
     def slot_dims(self) -> Array:
         """The slot values of a row of each part."""
-        return np.array([slot_width(one.optimizer, one.dim) for one in self.engine.tables], np.int64)
+        return self._opened.slot_dims
 
     @property
     def sizes(self) -> Array:
         """The rows of each part; of a hashed one, the limit of its ids."""
-        return np.array([one.vocabulary_size for one in self.engine.tables], np.int64)
+        return self._opened.sizes
 
     @property
     def saved_parts(self) -> tuple[SavedPart, ...]:
@@ -162,6 +179,12 @@ class HeldRows:
     def counts(self) -> dict[str, HashedCounts]:
         """What each hashed part has done, by name."""
         return {} if self._engine is None else dict(self._engine.hashed_counts)
+
+    @property
+    def _opened(self) -> _Widths:
+        if self._widths is None:
+            raise _unopened()
+        return self._widths
 
     @property
     def _log(self) -> UndoLog:
@@ -206,7 +229,7 @@ class HeldRows:
 
     def _drop(self) -> None:
         """Hold no tables; the folder is empty."""
-        self._engine = self._held = self._digests = None
+        self._engine = self._held = self._digests = self._widths = None
         if self._folder is None:
             return
         gc.collect()  # an engine and its log refer to each other, and mapped files take space until both are gone
@@ -217,8 +240,9 @@ class HeldRows:
     def _attach(self, held: HeldTables) -> None:
         memory = PrivateMemory() if self._folder is None else SharedMemory(self._folder)
         tables = [one.table for one in held.tables]
-        log = UndoLog(memory, _APPLIED + MOST_CLIENTS, held.digest)
         pruning = held.pruning
+        keeps_rows = self._folder is not None or pruning is not None or bool(held.limits)
+        log = UndoLog(memory, _APPLIED + MOST_CLIENTS, held.digest, keeps_rows=keeps_rows)
         kinds = RowKinds(held.limits) if pruning is None else RowKinds(held.limits, pruning.options, pruning.groups)
         self._engine = open_store(
             tables,
@@ -230,7 +254,7 @@ class HeldRows:
             memory=memory,
             undo_log=log,
         )
-        self._held = held
+        self._held, self._widths = held, _Widths.of(tables)
         self._digests = MadeUpdates(memory)
         is_whole = pruning is not None
         self.changed = ChangedSince([0 if is_whole or one.limits is not None else one.most_rows for one in held.tables])
@@ -255,9 +279,11 @@ class HeldRows:
         return self.engine.read_rows(numbers.rows, numbers.counts)
 
     def check(self, numbers: RowNumbers | None = None) -> None:
-        """Raise :class:`ServerLost` during a load, and :class:`BadBatch` for a row outside its part."""
+        """Raise :class:`ServerLost` during a load and after a failed update of rows without a folder, and :class:`BadBatch` for a row outside its part."""
         if self._loading is not None:
             raise ServerLost("rows cannot be used before their load has ended")
+        if self._log.is_empty:
+            raise ServerLost("rows whose update has failed must be loaded again")
         if numbers is not None:
             check_batch(one_event(numbers.rows, numbers.counts), self.engine.features)
 

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class RunningRequests:
-    """The number of requests that are being answered; any thread may count one."""
+    """The number of requests that are being answered; any thread may count one, which is answered in a block of ``with``."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._count = 0
 
-    @contextmanager
-    def counted(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """A request is answered in the block."""
         with self._changed:
             self._count += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._count -= 1
-                self._changed.notify_all()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """It is answered."""
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
 
     def wait(self, secs: float) -> bool:
         """Wait until none is answered, at most so long; whether none is."""

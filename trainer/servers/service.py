@@ -168,7 +168,7 @@ class ServerService:
         self._server.await_turn(session, header, lambda: self._is_finishing)
         with self._budget.take(self._server.memory_bytes(header), self._limits.patience_secs):
             body = frames.receive_new_body(frame, time.monotonic() + self._limits.patience_secs)
-            with self._requests.counted():
+            with self._requests:
                 if self._is_finishing:  # the bytes of a request can be here although its connection has ended
                     return False
                 try:

@@ -225,7 +225,7 @@ class TcpLink:
             frames.send_while_receiving(parts, self._take_answer, self._options.patience_secs)
         else:
             frames.send(parts, self._options.patience_secs)
-        self.sent_bytes += HEADER_BYTES + request.header.body_bytes
+        self.sent_bytes += HEADER_BYTES + request.body_bytes
 
     def _open_frames(self) -> FrameStream:
         if self._frames is None:

@@ -13,13 +13,14 @@ from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
 
 _BAD_OFFSETS, _BAD_ID = 1, 2
-_ID_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
+#: The types of ids.
+ID_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 
 
 def check_batch(batch: IdBatch, features: Sequence[FeatureSpec]) -> None:
     """Raise :class:`BadBatch` for arrays of other types or shapes, offsets that do not fit, and ids outside their tables."""
     ids, offsets = batch.ids, batch.offsets
-    if ids.dtype not in _ID_TYPES or offsets.dtype != np.int64 or ids.ndim != 1 or offsets.ndim != 2:
+    if ids.dtype not in ID_TYPES or offsets.dtype != np.int64 or ids.ndim != 1 or offsets.ndim != 2:
         raise BadBatch("ids must be int32 or int64, offsets int64 [features, events + 1]",
                        value=(str(ids.dtype), str(offsets.dtype), offsets.shape))  # fmt: skip
     if batch.weights is not None and (batch.weights.shape != ids.shape or batch.weights.dtype != np.float32):

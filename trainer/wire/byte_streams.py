@@ -9,17 +9,35 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 
-_MOST_PARTS = 512
+#: The parts of one call of the system.
+MOST_PARTS = 512
 _MOST_TLS_BYTES = 1 << 20
 
 
+#: What a call raises that would wait: of a socket without waits, of TLS, and of a socket with a timeout.
+WAITS = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
 def _limit(stream: socket.socket, until_secs: float | None, most_secs: float = math.inf) -> None:
-    """Let the next call of a stream end in time. Raises TimeoutError when the time is up."""
+    """Let the next call of a stream end in time. Raises TimeoutError when the time is up.
+
+    A stream whose timeout is 0 keeps it: its caller waits by :func:`wait_for`.
+    """
     if until_secs is not None:
         left_secs = until_secs - time.monotonic()
         if left_secs <= 0:
             raise TimeoutError("timed out")
-        stream.settimeout(min(left_secs, most_secs))
+        if stream.gettimeout() != 0.0:
+            stream.settimeout(min(left_secs, most_secs))
+
+
+def wait_for(stream: socket.socket, event: int, until_secs: float | None, most_secs: float = math.inf) -> None:
+    """Wait until a stream can be read or written, select.POLLIN or POLLOUT, at most so long. Raises TimeoutError."""
+    left_secs = min(math.inf if until_secs is None else until_secs - time.monotonic(), most_secs)
+    look = select.poll()
+    look.register(stream, event)
+    if not look.poll(None if left_secs == math.inf else max(1000 * left_secs, 0)):
+        raise TimeoutError("timed out")
 
 
 def rest_of(parts: list[memoryview], sent: int) -> list[memoryview]:
@@ -42,7 +60,10 @@ def send_parts(
     left = _views(parts)
     while left:
         _limit(stream, until_secs)
-        left = rest_of(left, _send_some(stream, left))
+        try:
+            left = rest_of(left, _send_some(stream, left))
+        except BlockingIOError:
+            wait_for(stream, select.POLLOUT, until_secs)
 
 
 def _views(parts: Sequence[bytes | bytearray | memoryview]) -> list[memoryview]:
@@ -52,7 +73,7 @@ def _views(parts: Sequence[bytes | bytearray | memoryview]) -> list[memoryview]:
 def _send_some(stream: socket.socket, left: list[memoryview]) -> int:
     if isinstance(stream, ssl.SSLSocket):
         return stream.send(left[0][:_MOST_TLS_BYTES])
-    return stream.sendmsg(left[:_MOST_PARTS])
+    return stream.sendmsg(left[:MOST_PARTS])
 
 
 def send_while_receiving(
@@ -72,7 +93,7 @@ def send_while_receiving(
             try:
                 left = rest_of(left, _send_some(stream, left))
                 continue
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            except WAITS:
                 stream.settimeout(timeout_secs)
             ready = look.poll(None if timeout_secs is None else 1000 * timeout_secs)
             if not ready:
@@ -106,9 +127,23 @@ def receive_parts(stream: socket.socket, parts: Sequence[memoryview]) -> bool:
     """Fill all parts, one after the other; False if the stream ends before. Raises OSError."""
     if isinstance(stream, ssl.SSLSocket):
         return all(receive_into(stream, part) == len(part) for part in parts)
+    return receive_at_once(stream, parts, None)
+
+
+def receive_at_once(
+    stream: socket.socket, parts: Sequence[memoryview], until_secs: float | None, stall_secs: float = math.inf
+) -> bool:
+    """As :func:`receive_parts`, of a socket without TLS and with any timeout, 0 included; by few calls of the system.
+
+    ``until_secs`` and ``stall_secs``: as in :func:`receive_into`. Raises OSError, TimeoutError among them.
+    """
     left = [part for part in parts if len(part)]
     while left:
-        count = stream.recvmsg_into(left[:_MOST_PARTS])[0]
+        try:
+            count = stream.recv_into(left[0]) if len(left) == 1 else stream.recvmsg_into(left[:MOST_PARTS])[0]
+        except BlockingIOError:
+            wait_for(stream, select.POLLIN, until_secs, stall_secs)
+            continue
         if not count:
             return False
         left = rest_of(left, count)

@@ -8,7 +8,16 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from trainer.wire.byte_streams import receive_into, receive_parts, send_parts, send_while_receiving
+from trainer.wire.byte_streams import (
+    MOST_PARTS,
+    receive_at_once,
+    receive_into,
+    receive_parts,
+    rest_of,
+    send_parts,
+    send_while_receiving,
+    wait_for,
+)
 from trainer.wire.frames import HEADER_BYTES, Bytes, FrameHeader, FrameOrder, check_body, damaged
 
 #: How long the rest of a frame may be silent by default: bytes that the network has lost do not come later.
@@ -23,13 +32,16 @@ class FrameStream:
     """The frames of one end of a connection; one thread uses it at a time.
 
     Args:
-        stream: the socket, whose timeout is changed.
+        stream: the socket, whose timeout is changed: without TLS it is 0, and waits are those of this class.
         order: numbers and checks the frames.
         stall_secs: how long the rest of a frame may be silent.
     """
 
     def __init__(self, stream: socket.socket, order: FrameOrder, *, stall_secs: float = STALL_SECS) -> None:
         self.socket, self._order, self._stall_secs = stream, order, stall_secs
+        self._is_plain, self._is_ready = not isinstance(stream, ssl.SSLSocket), False
+        if self._is_plain:
+            stream.settimeout(0.0)  # a call with a timeout is three calls of the system
         self._looks = select.poll()
         self._looks.register(stream, select.POLLIN)
 
@@ -41,18 +53,48 @@ class FrameStream:
 
     def send(self, parts: Sequence[Bytes], patience_secs: float) -> None:
         """Send a written frame within a time. Raises OSError."""
+        if self._is_plain:
+            sent = self._send_at_once(parts)
+            if sent == sum(map(len, parts)):
+                return
+            parts = rest_of([memoryview(part) for part in parts], sent)
         send_parts(self.socket, parts, time.monotonic() + patience_secs)
+
+    def _send_at_once(self, parts: Sequence[Bytes]) -> int:
+        """Send what the system takes now; returns how many bytes."""
+        try:
+            return self.socket.sendmsg(parts[:MOST_PARTS])
+        except BlockingIOError:
+            return 0
 
     def send_while_receiving(self, parts: Sequence[Bytes], receive: Callable[[], None], patience_secs: float) -> None:
         """Send a written frame to an end that may first want its own to be taken; see :func:`send_while_receiving`."""
+        if self._is_plain:
+            sent = self._send_at_once(parts)
+            if sent == sum(map(len, parts)):
+                return
+            parts = rest_of([memoryview(part) for part in parts], sent)
         self.socket.settimeout(patience_secs)
-        send_while_receiving(self.socket, parts, receive)
+        try:
+            send_while_receiving(self.socket, parts, receive)
+        finally:
+            if self._is_plain:
+                self.socket.settimeout(0.0)
 
     def has_bytes(self, timeout_secs: float | None) -> bool:
         """Whether something can be read, after at most a time; None: wait until then."""
         if isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
             return True
-        return bool(self._looks.poll(None if timeout_secs is None else 1000 * timeout_secs))
+        self._is_ready = bool(self._looks.poll(None if timeout_secs is None else 1000 * timeout_secs))
+        return self._is_ready
+
+    def takes_bytes(self, timeout_secs: float) -> bool:
+        """Whether something can be sent, after at most a time."""
+        try:
+            wait_for(self.socket, select.POLLOUT, None, timeout_secs)
+        except TimeoutError:
+            return False
+        return True
 
     def receive_header(self, until_secs: float | None = None) -> FrameHeader | None:
         """The next header; None at the end of the stream.
@@ -65,16 +107,19 @@ class FrameStream:
         found = 0
         while not found:
             left_secs = None if until_secs is None else max(until_secs - time.monotonic(), 0.0)
-            if not self.has_bytes(left_secs):
+            if not self._is_ready and not self.has_bytes(left_secs):
                 raise TimeoutError("timed out")
-            self.socket.settimeout(self._stall_secs)
+            self._is_ready = False
+            if not self._is_plain:
+                self.socket.settimeout(self._stall_secs)
             try:
                 found = self.socket.recv_into(content)
-            except TimeoutError:
-                continue  # bytes of TLS alone
+            except (TimeoutError, BlockingIOError):
+                continue  # bytes of TLS alone, or none after all
             if not found:
                 return None
-        self._receive_rest([content[found:]], until_secs)
+        if found < HEADER_BYTES:
+            self._receive_rest([content[found:]], until_secs)
         return self._order.read(head)
 
     def receive_body(self, header: FrameHeader, parts: Sequence[memoryview], until_secs: float | None = None) -> None:
@@ -90,7 +135,9 @@ class FrameStream:
 
     def _receive_rest(self, parts: Sequence[memoryview], until_secs: float | None) -> None:
         try:
-            if until_secs is None:
+            if self._is_plain:
+                is_whole = receive_at_once(self.socket, parts, until_secs, self._stall_secs)
+            elif until_secs is None:
                 self.socket.settimeout(self._stall_secs)
                 is_whole = receive_parts(self.socket, parts)
             else:

@@ -65,9 +65,9 @@ class FramedService:
         name, frames = self._streams.name, self._frames(connection)
         try:
             until_secs = time.monotonic() + _GREETING_SECS
-            connection.settimeout(_GREETING_SECS)
             _keep_alive(connection)
             if self._streams.tls is not None:
+                connection.settimeout(_GREETING_SECS)  # of the handshake
                 stream = self._encrypted(connection, self._streams.tls)
                 stream.do_handshake()
                 frames = self._frames(stream)

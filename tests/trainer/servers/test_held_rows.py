@@ -46,6 +46,31 @@ def test_rows_are_those_of_an_engine(tmp_path, is_shared):
     assert (rows.dims.tolist(), rows.slot_dims.tolist(), rows.sizes.tolist()) == ([4, 3, 1], [4, 6, 0], [30, 50, 9])
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_rows_whose_update_fails_are_undone_in_a_folder_and_lost_without_one(tmp_path, is_shared):
+    rows, alone = opened(tmp_path if is_shared else None), engine_alone()
+    updated(rows, range(2))
+    for seed in range(2):
+        apply_to(alone, [random_update(seed)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows.changed, "note", lambda *of: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            rows.update([(0, random_update(2), 2)], 3)
+    assert rows.applied(1) == [2]
+    if not is_shared:
+        with pytest.raises(ServerLost, match="loaded again"):
+            rows.fetch(all_rows())
+        with pytest.raises(ServerLost, match="loaded again"):
+            rows.update([(0, random_update(2), 2)], 3)
+        rows.begin_load()
+        rows.end_load()
+        updated(rows, range(1))
+        return
+    rows.update([(0, random_update(2), 2)], 3)
+    apply_to(alone, [random_update(2)])
+    assert_same(rows.engine.state(), alone.state())
+
+
 def test_before_tables_there_is_nothing(tmp_path):
     rows = HeldRows(tmp_path)
     assert (rows.is_open, rows.digest, rows.generation, rows.attempt, rows.applied(2)) == (False, "", 0, 0, [0, 0])

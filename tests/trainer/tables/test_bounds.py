@@ -18,8 +18,10 @@ SUITES = (
     "test_row_widths.py",
     "test_snapshot.py",
     "test_undo_log.py",
+    "test_whole_messages.py",
     "stores/hashed",
     "routes/partitioned",
+    "routes/servers/test_placed_rows.py",
 )
 
 

@@ -108,6 +108,33 @@ def test_items_beside_tables_are_undone(seeds, data):
         assert one.tolist() == list(range(20))
 
 
+def test_without_kept_rows_an_error_undoes_nothing_but_words():
+    """Before rows change it costs nothing; while they change it leaves tables that must be loaded again."""
+    memory = PrivateMemory()
+    log = UndoLog(memory, 2, keeps_rows=False)
+    engine, alone = DenseStore(TABLES, seed=3, threads=1, memory=memory, undo_log=log), engine_in(PrivateMemory())
+    change(engine, 0)
+    change(alone, 0)
+    with suppress(BadBatch), log.transaction() as words:
+        words[0] = 9
+        engine.update_rows([(np.zeros(3, np.int64), np.zeros(4, np.int64))], [np.zeros(0, np.float32)])
+    assert log.words[0] == 1, "and no row has changed"
+    assert_same(engine.state(), alone.state())
+    change(engine, 1)
+    change(alone, 1)
+    assert_same(engine.state(), alone.state())
+    with cut_off(log):
+        change(engine, 2)
+    assert log.words.tolist() == [2, -1]
+    with pytest.raises(ConfigError, match="loaded before they change"):
+        change(engine, 2)
+    state = alone.state()
+    for one in (engine, alone):
+        one.load_state(state)
+        change(one, 2)
+    assert_same(engine.state(), alone.state())
+
+
 def test_tables_are_not_loaded_inside_a_transaction():
     engine = engine_in(PrivateMemory())
     with pytest.raises(ConfigError, match="outside a transaction"), engine.undo_log.transaction():

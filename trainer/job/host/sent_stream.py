@@ -188,15 +188,15 @@ class SentStream:
         """Send bytes, and check while the other host does not take them."""
         options = self._options
         until = options.clock() + options.patience_secs
-        frames.socket.settimeout(_LOOK_SECS)
         left = [memoryview(part) for part in parts]
         while left:
             try:
                 sent = frames.socket.sendmsg(left)
-            except TimeoutError:
-                options.check()
-                if options.clock() >= until:
-                    raise self._silent() from None
+            except BlockingIOError:
+                if not frames.takes_bytes(_LOOK_SECS):
+                    options.check()
+                    if options.clock() >= until:
+                        raise self._silent() from None
                 continue
             left = rest_of(left, sent)
 

@@ -210,6 +210,34 @@ def sum_bucket(first: int, stop: int, entries: Entries, gradients: Array, dim: i
 
 
 @uncounted
+def update_distinct(
+    t: int, distinct: int, tables: TableLayout, rates: Array, values: TableValues, scratch: Scratch, importance: Importance
+) -> None:  # fmt: skip
+    """Update the first ``distinct`` rows of ``scratch``, which are of table ``t``, by their sums."""
+    notes = len(importance.values) > 0
+    weights, slots, row_state = values
+    dim, slot_dim, code, parameters = tables.dims[t], tables.slot_dims[t], tables.optimizer[t], tables.parameters
+    row_base, weight_base, slot_base = tables.row_base[t], tables.weight_base[t], tables.slot_base[t]
+    for n in range(distinct):
+        if n + _AHEAD < distinct:
+            ahead = item(scratch.rows, n + _AHEAD)
+            for d in range(0, dim, LANES):
+                prefetch(weights, weight_base + ahead * dim + d)
+            for d in range(0, slot_dim, LANES):
+                prefetch(slots, slot_base + ahead * slot_dim + d)
+            prefetch(row_state, row_base + ahead)
+        row = item(scratch.rows, n)
+        if notes:
+            importance.values[row_base + row] += importance_of(
+                importance.factors, scratch.lookups[n], scratch.sums, n * dim, dim
+            )
+        update_row(code, parameters, t, rates[t], dim, weights, weight_base + row * dim, slots, slot_base + row * slot_dim,
+                   slot_dim, scratch.sums, n * dim)  # fmt: skip
+        if item(row_state, row_base + row) != CHANGED:  # a write would make its cache line move to memory again
+            row_state[row_base + row] = CHANGED
+
+
+@uncounted
 def update_buckets(
     buckets: Array, entries: Entries, gradients: Array, tables: TableLayout, rates: Array, values: TableValues, scratch: Scratch,
     distinct_rows: Array, importance: Importance,
@@ -218,33 +246,12 @@ def update_buckets(
 
     ``rates``: the learning rate of each table. The distinct rows of each table are added to ``distinct_rows``.
     """
-    notes = len(importance.values) > 0
-    weights, slots, row_state = values
-    parameters = tables.parameters
     for k in range(len(buckets)):
         t = buckets[k, 0]
-        dim, slot_dim, code = tables.dims[t], tables.slot_dims[t], tables.optimizer[t]
-        row_base, weight_base, slot_base = tables.row_base[t], tables.weight_base[t], tables.slot_base[t]
         first, stop = entries.starts[t, buckets[k, 1]], entries.starts[t, buckets[k, 1] + 1]
-        distinct = sum_bucket(first, stop, entries, gradients, dim, scratch)
+        distinct = sum_bucket(first, stop, entries, gradients, tables.dims[t], scratch)
         distinct_rows[t] += distinct
-        for n in range(distinct):
-            if n + _AHEAD < distinct:
-                ahead = item(scratch.rows, n + _AHEAD)
-                for d in range(0, dim, LANES):
-                    prefetch(weights, weight_base + ahead * dim + d)
-                for d in range(0, slot_dim, LANES):
-                    prefetch(slots, slot_base + ahead * slot_dim + d)
-                prefetch(row_state, row_base + ahead)
-            row = item(scratch.rows, n)
-            if notes:
-                importance.values[row_base + row] += importance_of(
-                    importance.factors, scratch.lookups[n], scratch.sums, n * dim, dim
-                )
-            update_row(code, parameters, t, rates[t], dim, weights, weight_base + row * dim, slots, slot_base + row * slot_dim,
-                       slot_dim, scratch.sums, n * dim)  # fmt: skip
-            if item(row_state, row_base + row) != CHANGED:  # a write would make its cache line move to memory again
-                row_state[row_base + row] = CHANGED
+        update_distinct(t, distinct, tables, rates, values, scratch, importance)
 
 
 @uncounted

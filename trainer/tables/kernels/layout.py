@@ -18,6 +18,7 @@ from trainer.tables.kernels.row_updates import optimizer_parameters
 from trainer.tables.optimizers import current_learning_rate, slot_width
 from trainer.tables.spec import COMBINERS, Constant, FeatureSpec, Initializer, TableSpec, Uniform
 from transforms.arrays import Array
+from transforms.kernels.compiled import pasted
 
 CONSTANT, UNIFORM, NORMAL, TRUNCATED_NORMAL = 0, 1, 2, 3
 SUM, MEAN, SQRTN = (COMBINERS.index(name) for name in ("sum", "mean", "sqrtn"))
@@ -123,6 +124,39 @@ class TableLayout(NamedTuple):
     first_column: Array
 
 
+class PackedLayout(NamedTuple):
+    """What :class:`TableLayout` has but features, in few arrays: each array of a call of a kernel takes time.
+
+    Attributes:
+        numbers: int64 [16, tables], all else in its order, with the bits of numbers of other types.
+        parameters, slot_start: as there.
+    """
+
+    numbers: Array
+    parameters: Array
+    slot_start: Array
+
+
+def packed_layout(tables: TableLayout) -> PackedLayout:
+    """The layout of ``tables`` in few arrays; :func:`unpacked` is the inverse."""
+    numbers = [
+        tables.vocabulary, tables.trained, tables.dims, tables.slot_dims, tables.row_base, tables.weight_base, tables.slot_base,
+        tables.optimizer, tables.first_slot, tables.keys, tables.kinds, tables.init_a, tables.init_b, tables.row_stride,
+        tables.row_first, tables.first_column,
+    ]  # fmt: skip
+    return PackedLayout(np.stack([one.view(np.int64) for one in numbers]), tables.parameters, tables.slot_start)
+
+
+@pasted
+def unpacked(numbers: Array, parameters: Array, slot_start: Array) -> TableLayout:
+    """The layout of tables without features, in a kernel, from the arrays of :class:`PackedLayout`."""
+    n = numbers
+    return TableLayout(
+        n[0, :0], n[0, :0], n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], parameters, slot_start, n[8], n[9].view(np.uint64), n[10],
+        n[11].view(np.float64), n[12].view(np.float64), n[13], n[14], n[15],
+    )  # fmt: skip
+
+
 class TableValues(NamedTuple):
     """What training changes: float32 ``weights`` and ``slots``, and uint8 ``row_state`` of every row.
 
@@ -223,11 +257,22 @@ def _whole_lines(floats: Array) -> Array:
 
 def learning_rates(tables: Sequence[TableSpec]) -> Array:
     """The learning rate of each table in the next update, float32. Raises :class:`~trainer.errors.ConfigError` for a bad one."""
-    rates: dict[object, float] = {}
-    for table in tables:
-        if table.optimizer not in rates:
-            rates[table.optimizer] = current_learning_rate(table.optimizer)
-    return np.array([rates[table.optimizer] for table in tables], np.float32)
+    return LearningRates(tables)()
+
+
+class LearningRates:
+    """The learning rate of each of some tables in the next update, float32; one of each optimizer is asked for."""
+
+    def __init__(self, tables: Sequence[TableSpec]) -> None:
+        self._optimizers = list(dict.fromkeys(table.optimizer for table in tables))
+        self._optimizer_of = np.array([self._optimizers.index(table.optimizer) for table in tables], np.int64)
+
+    def __call__(self) -> Array:
+        """The rates of this moment. Raises :class:`~trainer.errors.ConfigError` for a bad one."""
+        rates: Array = np.array([current_learning_rate(one) for one in self._optimizers], np.float32)[
+            self._optimizer_of
+        ]
+        return rates
 
 
 def _starts(sizes: Array) -> Array:

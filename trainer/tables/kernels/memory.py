@@ -192,5 +192,10 @@ def small_tables(starts: Array, sizes: Array) -> Iterator[tuple[int, int]]:
 
 def aligned(memory: Array, size: int) -> Array:
     """``size`` values of a flat float32 array, which has 16 more, from the beginning of a cache line on: no vector spans two."""
-    first = -memory.ctypes.data // memory.itemsize % LINE_FLOATS
+    first = first_aligned(memory)
     return memory[first : first + size]
+
+
+def first_aligned(memory: Array) -> int:
+    """The first value of a flat float32 array that begins a cache line."""
+    return int(-memory.ctypes.data // memory.itemsize % LINE_FLOATS)

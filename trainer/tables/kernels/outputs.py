@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from trainer.tables.kernels.memory import LINE_FLOATS, aligned
+from trainer.tables.kernels.memory import LINE_FLOATS, first_aligned
 from transforms.arrays import Array
 
 
@@ -18,17 +18,20 @@ class OutputPool:
 
     def __init__(self, *, spare: float = 0.0, kept: int = 3) -> None:
         self._held: list[Array] = []
+        self._firsts: list[int] = []
         self._spare, self._kept = spare, kept
 
     def take(self, size: int) -> Array:
         """An array of ``size`` values, which may have any values."""
-        for position in range(len(self._held)):
+        for position, first in enumerate(self._firsts):
             # The list and the call's argument refer to it, and nothing else: a view would.
             if len(self._held[position]) >= size + LINE_FLOATS and sys.getrefcount(self._held[position]) == 2:
-                return aligned(self._held[position], size)
+                return self._held[position][first : first + size]
         memory = np.empty(int(size * (1 + self._spare)) + LINE_FLOATS, np.float32)
+        first = first_aligned(memory)
         self._held = [*self._held[1 - self._kept :], memory]
-        return aligned(memory, size)
+        self._firsts = [*self._firsts[1 - self._kept :], first]
+        return memory[first : first + size]
 
     def take_bytes(self, size: int) -> Array:
         """As :meth:`take`, uint8."""

@@ -33,7 +33,8 @@ def ask_for(values: Array, first: int, dim: int) -> None:
 
 
 @inlined
-def _rows_ahead(dim: int) -> int:
+def rows_ahead(dim: int) -> int:
+    """How many rows ahead one of so many columns is asked for."""
     return min(max(_AHEAD_FLOATS // dim, _LEAST_AHEAD), _MOST_AHEAD)
 
 
@@ -47,7 +48,7 @@ def read_weights(bags: Bags, tables: TableLayout, values: TableValues, out: Arra
     at = 0
     for t in range(offsets.shape[0]):
         dim, base, stop = tables.dims[t], tables.weight_base[t], offsets[t, 1]
-        ahead = _rows_ahead(dim)
+        ahead = rows_ahead(dim)
         for i in range(offsets[t, 0], stop):
             if i + ahead < stop:
                 ask_for(values.weights, base + ids[i + ahead] * dim, dim)
@@ -65,7 +66,7 @@ def read_rows(bags: Bags, tables: TableLayout, weights: Array, out: Array) -> No
     at = 0
     for t in range(offsets.shape[0]):
         dim, base, stop = tables.dims[t], tables.weight_base[t], offsets[t, 1]
-        ahead = _rows_ahead(max(dim, 1))
+        ahead = rows_ahead(max(dim, 1))
         for i in range(offsets[t, 0], stop):
             if i + ahead < stop:
                 ask_for(weights, base + ids[i + ahead] * dim, dim)

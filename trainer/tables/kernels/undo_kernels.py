@@ -6,6 +6,8 @@ numbers and its values. All numbers are uint32; values of float32 are copied thr
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from trainer.tables.kernels.layout import Bags, TableLayout, TableValues
@@ -15,6 +17,8 @@ from transforms.kernels.compiled import compiled, inlined
 
 #: The numbers before the items of a block, and before the values of an item.
 HEAD, ITEM_HEAD = 4, 2
+#: The position of the numbers that are used in the header of a log.
+USED = 4
 #: The arrays that every store has first.
 WEIGHTS, SLOTS, ROW_STATE = range(3)
 #: The positions of the numbers of a block's head.
@@ -23,6 +27,32 @@ _HIGH = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 #: How many rows ahead one is asked for.
 _AHEAD = 8
+
+
+class KeptRows(NamedTuple):
+    """Where an undo log keeps rows before they change; see :class:`~trainer.tables.kernels.undo_log.UndoLog`.
+
+    Attributes:
+        log: uint32, with space for all rows; empty: nothing is kept.
+        floats: the same memory, float32.
+        header: int64, in which the numbers that are used are at :data:`USED`.
+        first_array: the position of the weights among the arrays of the log.
+    """
+
+    log: Array
+    floats: Array
+    header: Array
+    first_array: int
+
+
+#: Where nothing is kept.
+KEPT_NOWHERE = KeptRows(np.zeros(0, np.uint32), np.zeros(0, np.float32), np.zeros(0, np.int64), 0)
+
+
+def numbers_of_rows(dims: Array, slot_dims: Array) -> Array:
+    """The most numbers that a row of each table takes in a log, int64; each table takes three heads beside."""
+    found: Array = dims + slot_dims + 3 * ITEM_HEAD + 1
+    return found
 
 
 @inlined

@@ -28,7 +28,7 @@ from trainer.tables.kernels.memory import TableMemory
 from transforms.arrays import Array
 
 #: The words of the header: the state, which of two logs is in use, the sizes of both, the numbers used of that one, and whose it is.
-_STATE, _WHICH, _SIZES, _USED, _IDENTITY, _HEADER = 0, 1, 2, 4, 5, 8
+_STATE, _WHICH, _SIZES, _USED, _IDENTITY, _HEADER = 0, 1, 2, kernels.USED, 5, 8
 #: The states: no whole tables, as in new memory; whole tables; a transaction.
 _EMPTY, _CLOSED, _OPEN = range(3)
 #: The least and most numbers of a log, 4 bytes each.
@@ -84,6 +84,7 @@ class _Shared:
         stores: what each store has, in the order of their positions.
         log: the one of two logs that is in use.
         floats: this log as float32.
+        keeps_rows: whether rows are kept before they change.
         found: what the memory had when all tables were attached.
         is_filling: whether all tables are being replaced.
     """
@@ -93,6 +94,7 @@ class _Shared:
     words: Array
     before: Array
     stores: list[_OfStore]
+    keeps_rows: bool = True
     log: Array = field(default_factory=lambda: np.zeros(0, np.uint32))
     floats: Array = field(default_factory=lambda: np.zeros(0, np.float32))
     found: Found = Found.EMPTY
@@ -121,16 +123,18 @@ class UndoLog:
         memory: has the log.
         words: how many numbers the caller has.
         identity: says which tables the memory has; those of another identity are not used.
+        keeps_rows: whether rows are kept before they change; False for dense tables in memory of a process, which are lost with it anyway. An
+            error while rows change then leaves tables that must be loaded again; one before changes nothing, as ever.
 
     Attributes:
         words: int64, the caller's numbers: changed inside a transaction, and undone with it.
         beside: arrays of the store, of 1, 4 or 8 bytes an item, that are undone with its tables; set before the tables are attached.
     """
 
-    def __init__(self, memory: TableMemory, words: int = 0, identity: str = "") -> None:
+    def __init__(self, memory: TableMemory, words: int = 0, identity: str = "", *, keeps_rows: bool = True) -> None:
         header = _array(memory, "undo_header", _HEADER + 2 * words, np.int64, is_fresh=False)
         self.words, before = (header[_HEADER + k * words : _HEADER + (k + 1) * words] for k in range(2))
-        self._shared = _Shared(memory, header, self.words, before, [])
+        self._shared = _Shared(memory, header, self.words, before, [], keeps_rows)
         self._begin_store()
         digest = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:7], "little")
         if int(header[_IDENTITY]) != digest:
@@ -251,7 +255,11 @@ class UndoLog:
         try:
             yield self.words
         except BaseException:
-            self.undo()
+            if self.has_begun and not self._shared.keeps_rows:
+                self.words[:] = self._shared.before
+                self._shared.header[_STATE] = _EMPTY
+            else:
+                self.undo()
             raise
         self._shared.header[_STATE] = _CLOSED
 
@@ -277,12 +285,27 @@ class UndoLog:
 
     def keep_rows(self, bags: Bags, table_of: Array, tables: TableLayout, values: TableValues) -> None:
         """Append the weights, slots and states of the rows of a checked batch, whose features have the tables ``table_of``."""
+        if not self._shared.keeps_rows:
+            self._begin_changes()
+            return
         counts = bags.offsets[:, -1] - bags.offsets[:, 0]
-        widths = tables.dims[table_of] + tables.slot_dims[table_of] + 3 * kernels.ITEM_HEAD + 1
+        widths = kernels.numbers_of_rows(tables.dims, tables.slot_dims)[table_of]
         at = self.reserve(int((counts * widths).sum()) + 3 * kernels.HEAD * len(counts))
         self.append_to(
             kernels.keep_rows(bags, table_of, tables, values, self.log, self._shared.floats, at, self._own.first)
         )
+
+    def space_for(self, numbers: int) -> kernels.KeptRows:
+        """The log with space for so many more numbers, for a compiled call that keeps rows itself and changes them."""
+        if not self._shared.keeps_rows:
+            self._begin_changes()
+            return kernels.KEPT_NOWHERE
+        self.reserve(numbers)
+        return kernels.KeptRows(self.log, self._shared.floats, self._shared.header, self._own.first)
+
+    def _begin_changes(self) -> None:
+        """Note that the open transaction changes rows which are not kept."""
+        self._shared.header[_USED] = 1
 
     def keep(self, array: int, starts: Array, size: int = 1) -> None:
         """Append ``size`` items of an array of :attr:`beside`, which begin at :data:`BESIDE`, from each of ``starts`` on."""

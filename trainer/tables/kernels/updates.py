@@ -9,9 +9,11 @@ import numpy as np
 
 from trainer.tables.kernels import gradients as kernels
 from trainer.tables.kernels.importance import NO_IMPORTANCE, Importance
-from trainer.tables.kernels.layout import Bags, FeatureLayout, TableLayout, TableValues
+from trainer.tables.kernels.layout import Bags, FeatureLayout, TableLayout, TableValues, packed_layout
 from trainer.tables.kernels.memory import LINE_FLOATS, aligned
 from trainer.tables.kernels.threads import Team, split_evenly
+from trainer.tables.kernels.undo_kernels import KeptRows
+from trainer.tables.kernels.whole_messages import update_message
 from transforms.arrays import Array
 
 #: The most bytes of a bucket's summed gradients, about a core's second-level cache. Rows occur more than once.
@@ -27,6 +29,7 @@ class RowUpdates:
 
     def __init__(self, features: FeatureLayout, tables: TableLayout, team: Team) -> None:
         self._features, self._tables, self._team = features, tables, team
+        self._packed = packed_layout(tables)
         self._entries = kernels.Entries(*_empty_entries(0), _NO_LOOKUPS, np.zeros((0, 2), np.int64))
         self._scratches = [
             kernels.Scratch(
@@ -53,6 +56,28 @@ class RowUpdates:
         ``lookups``: int32, how many lookups each id stands for; empty: one each.
         """
         return self._apply(self._in_order(bags), bags, gradients, 0, rates, values, importance, lookups)
+
+    def takes_message(self, floats: int, most_floats: int) -> bool:
+        """Whether :meth:`apply_message` may update rows with so many values, and at most so many of one table: those of one thread and one bucket."""
+        return self._team.threads_for(floats) == 1 and 4 * most_floats <= _BUCKET_BYTES
+
+    def apply_message(
+        self, rows: Array, counts: Array, most_rows: int, most_floats: int, gradients: Array, rates: Array, values: TableValues, kept: KeptRows
+    ) -> Array:  # fmt: skip
+        """As :meth:`apply_rows` in one compiled call, for (checked) ``rows`` of which each table has ``counts``.
+
+        Rows that were never read get their initial values before. ``most_rows`` and ``most_floats``: of one table.
+        """
+        if not most_rows:
+            return np.zeros(len(counts), np.int64)
+        self._reserve(0, most_rows, most_floats, counts_lookups=False)
+        distinct = np.empty(len(counts), np.int64)
+        scratch = self._scratches[0]
+        update_message(
+            rows, counts, gradients, rates, *self._packed, *values, kept.log, kept.floats, kept.header, kept.first_array, *scratch[:3],
+            distinct,
+        )  # fmt: skip
+        return distinct
 
     def note(self, bags: Bags, gradients: Array, width: int, importance: Importance) -> Array:
         """Add to the importance of the rows of a batch, as :meth:`apply` does, and change no row."""

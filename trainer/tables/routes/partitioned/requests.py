@@ -15,10 +15,13 @@ from trainer.tables.kernels.threads import Team, split_evenly
 from trainer.tables.routes.partitioned import request_kernels as kernels
 from trainer.tables.routes.partitioned.slot_order import order_slots
 from trainer.tables.routes.partitioned.table_parts import TableParts
+from trainer.tables.routes.partitioned.whole_requests import find_requests
 from trainer.tables.spec import FeatureSpec, TableSpec
 from transforms.arrays import Array
 
 _NO_SHARES = np.zeros(0, np.float32)
+#: To find the slot of an id takes as long as to add so many floats.
+_FLOATS_OF_ID = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,9 +93,12 @@ class RequestMaker:
         self._of_features, self._layout, self._team = of_features, layout, team
         self._parts, self._readers, self._ascending = parts, parts.readers(core), ascending
         self._deduplicates = deduplicates
+        self._widths = layout.dims[parts.layout.table]
 
     def make(self, batch: IdBatch) -> Requests:
         """The requests for a batch, whose ids must have been checked."""
+        if not self._parts.has_replicas and self._team.threads_for(_FLOATS_OF_ID * len(batch.ids)) == 1:
+            return self._make_at_once(batch)
         slots = self._find(batch)
         reads = self._by_owner(slots, to_all=False)
         layout, parts = _compact(self._layout, slots.counts), self._parts.layout
@@ -109,6 +115,22 @@ class RequestMaker:
             reads=reads,
             updates=self._by_owner(slots, to_all=True) if self._parts.has_replicas else reads,
         )
+
+    def _make_at_once(self, batch: IdBatch) -> Requests:
+        """As :meth:`make` in one compiled call, where no part is replicated."""
+        parts = self._parts.layout
+        slots, sizes, rows, places, counts, ids, ends, bases = find_requests(
+            batch.ids, batch.offsets, self._of_features, self._layout, parts, self._readers, self._parts.cores, self._deduplicates,
+            self._ascending,
+        )  # fmt: skip
+        reads = RowsByOwner(rows, places, counts, ids, ends)
+        shares = (
+            _NO_SHARES if batch.weights is None else shares_of(batch.weights, batch.offsets, self._of_features.combiner)
+        )
+        return Requests(
+            batch, Bags(slots, batch.offsets, shares), _compact(self._layout, sizes),
+            kernels.PartValues(parts.dims, self._widths, bases), reads, reads,
+        )  # fmt: skip
 
     def _by_owner(self, slots: kernels.Slots, *, to_all: bool) -> RowsByOwner:
         layout, readers = self._parts.layout, self._readers

@@ -21,7 +21,7 @@ from trainer.planning.plan import PartitionPlan
 from trainer.planning.row_groups import renumbered
 from trainer.tables.batches import IdBatch
 from trainer.tables.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections, TableSections, TableState
-from trainer.tables.kernels.layout import feature_layout, learning_rates
+from trainer.tables.kernels.layout import LearningRates, feature_layout
 from trainer.tables.kernels.threads import Team, available_threads
 from trainer.tables.routes.bag_tables import BagTables
 from trainer.tables.routes.partitioned.engine import PartitionedSnapshot
@@ -57,6 +57,8 @@ NO_HASHED: Mapping[int, HashedTableSnapshot] = MappingProxyType({})
 _MOST_ASIDE_BYTES = 64 << 20
 #: The largest number of a row that is sent in 32 bits.
 _MOST_SHORT = np.iinfo(np.int32).max
+#: Messages of at most so many bytes are sent and received server after server, in the thread of the caller: to hand them to other threads costs more.
+_MOST_IN_TURN_BYTES = 1 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -118,6 +120,7 @@ class PsEngine(BagTables[ServedBatch]):
         helds = [held_tables(own, seed, self._limits, one) for own, one in zip(shards, prunings, strict=True)]
         self._servers = self._of_each(lambda server: RemoteTables(servers[server], helds[server], wire), len(servers))
         self._noted: NotedRows | None = None
+        self._rates, self._position_of = LearningRates(self.tables), np.argsort(self._order)
 
     def note_updates(self, noted: NotedRows | None) -> None:
         """Mark the rows of each update from now on in ``noted``; None: of none."""
@@ -189,17 +192,18 @@ class PsEngine(BagTables[ServedBatch]):
         if kept.has_rows:  # those of an earlier lookup may be on their way
             kept.rows = self._rows_of(kept.rows.requests.batch)
         rows, kept.has_rows = kept.rows, True
+        in_turn = self._goes_in_turn(kept)
 
         def ask(server: int) -> int:
             remote = self._servers[server]
             own = -1 if self._staleness is None else remote.updates - self._staleness
             return remote.begin_fetch(self._reads(kept, server), rows.space(server), own if floor is None else floor)
 
-        fetches = self._of_each(ask)
+        fetches = self._of_each(ask, in_turn=in_turn)
 
         def wait() -> None:
             if not all(one.is_ended(fetch) for one, fetch in zip(self._servers, fetches, strict=True)):
-                self._of_each(lambda server: self._servers[server].end_fetch(fetches[server]))
+                self._of_each(lambda server: self._servers[server].end_fetch(fetches[server]), in_turn=in_turn)
 
         def end() -> Array:
             if self._overlaps:
@@ -212,12 +216,12 @@ class PsEngine(BagTables[ServedBatch]):
 
     def distinct_rows(self, kept: ServedBatch) -> Array:
         """The distinct rows of each table in a batch, int64."""
-        found: Array = kept.rows.requests.layout.vocabulary[np.argsort(self._order)]
+        found: Array = kept.rows.requests.layout.vocabulary[self._position_of]
         return found
 
     def update(self, kept: ServedBatch, gradients: Array) -> Iterable[tuple[Array, Array]]:
         """See :class:`BagTables`. It does not wait for the servers: what they refuse is raised by the next call."""
-        self.send(kept, gradients, learning_rates(self.tables))
+        self.send(kept, gradients, self._rates())
         return [(kept.rows.requests.batch.offsets, self.distinct_rows(kept))]
 
     def send(self, kept: ServedBatch, gradients: Array, rates: Array, number: int | None = None) -> None:
@@ -242,7 +246,11 @@ class PsEngine(BagTables[ServedBatch]):
             own = None if lookups is None else lookups[requests.updates.of_owner(server)]
             remote.update(numbers, of_parts, pieces[server], number, own)
 
-        self._of_each(update)
+        self._of_each(update, in_turn=self._goes_in_turn(kept))
+
+    def _goes_in_turn(self, kept: ServedBatch) -> bool:
+        """Whether the messages of a batch are so short that no other thread is called for them."""
+        return 4 * kept.rows.floats <= _MOST_IN_TURN_BYTES * len(self._servers)
 
     def _rows_of(self, batch: IdBatch) -> BatchRows:
         """The rows that servers are asked for, and those that they update."""
@@ -259,10 +267,10 @@ class PsEngine(BagTables[ServedBatch]):
         own = rows.rows[rows.of_owner(server)]
         return self._servers[server].numbers_of(own, rows.counts[server], short=self._short)
 
-    def _of_each(self, work: Callable[[int], _T], servers: int = 0) -> list[_T]:
-        """Do the work of each server at once."""
+    def _of_each(self, work: Callable[[int], _T], servers: int = 0, *, in_turn: bool = False) -> list[_T]:
+        """Do the work of each server at once; ``in_turn``: one after the other, in this thread."""
         numbers = range(servers or len(self._servers))
-        return list(map(work, numbers) if self._senders is None else self._senders.map(work, numbers))
+        return list(map(work, numbers) if in_turn or self._senders is None else self._senders.map(work, numbers))
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim], also of rows that were never read. For inspection and tests."""

@@ -46,44 +46,67 @@ class Places:
 
 def places_of(counts: Array, dims: Array) -> Places:
     """The places of ``counts`` rows [servers, parts] of parts with ascending ``dims``."""
-    starts = np.zeros(counts.shape, np.int64)
-    ranges: list[list[tuple[int, int]]] = [[] for _ in counts]
-    at, most = 0, 0
-    for dim in np.unique(dims):
-        of_width = np.flatnonzero(dims == dim)
-        own = counts[:, of_width]
-        unit = int(dim) * LINE_FLOATS  # rows of whole lines stay whole lines
-        at = -(-at // unit) * unit
-        before = np.cumsum(own.ravel()) - own.ravel()
-        starts[:, of_width] = at // dim + before.reshape(own.shape)
-        for server, rows in enumerate(own.sum(axis=1).tolist()):
-            if rows:
-                ranges[server].append((at, at + rows * int(dim)))
-                at += rows * int(dim)
-        most = max(most, at // int(dim))
-    return Places(at, tuple(map(tuple, ranges)), starts, most)
+    floats, positions, starts, ranges = _places_of(counts, dims)
+    return Places(
+        floats,
+        tuple(tuple((first, stop) for first, stop in own if stop > first) for own in ranges.tolist()),
+        starts,
+        positions,
+    )
 
 
 @compiled
-def _position_slots(places: Array, counts: Array, starts: Array, bases: Array, positions: Array) -> None:
-    """Write the position of each slot; ``bases``: where the slots of each part's table begin."""
+def _places_of(counts: Array, dims: Array) -> tuple[int, int, Array, Array]:
+    """The floats, positions and starts of :class:`Places`, and the ranges of each server and width, int64 [servers, widths, 2]."""
+    servers, parts = counts.shape
+    widths = 0
+    for p in range(parts):
+        widths += p == 0 or dims[p] != dims[p - 1]
+    starts, ranges = np.zeros((servers, parts), np.int64), np.zeros((servers, widths, 2), np.int64)
+    at, most, first, width = 0, 0, 0, 0
+    while first < parts:
+        dim, stop = dims[first], first
+        while stop < parts and dims[stop] == dim:
+            stop += 1
+        unit = dim * LINE_FLOATS  # rows of whole lines stay whole lines
+        at = (at + unit - 1) // unit * unit
+        for server in range(servers):
+            ranges[server, width, 0] = at
+            for p in range(first, stop):
+                starts[server, p] = at // dim
+                at += counts[server, p] * dim
+            ranges[server, width, 1] = at
+        most = max(most, at // dim)
+        first, width = stop, width + 1
+    return at, most, starts, ranges
+
+
+@compiled
+def _position_ids(
+    places: Array, counts: Array, starts: Array, table_of_part: Array, slots: Array, offsets: Array, table_of_feature: Array, slot_base: Array
+) -> Array:  # fmt: skip
+    """The position of each id.
+
+    Args:
+        places, counts: the slots that servers are asked for, and their numbers [servers, parts].
+        starts: see :class:`Places`.
+        slots, offsets: the slot of each id, and the bags.
+        slot_base: where the slots of each table begin among all of them.
+    """
+    positions, ids = np.zeros(len(places) + 1, np.int64), np.empty(len(slots), np.int64)
     k = 0
     for server in range(counts.shape[0]):
         for p in range(counts.shape[1]):
-            at, base = starts[server, p], bases[p]
+            at, base = starts[server, p], slot_base[table_of_part[p]]
             for _ in range(counts[server, p]):
                 positions[base + places[k]] = at
                 at += 1
                 k += 1
-
-
-@compiled
-def _position_ids(slots: Array, offsets: Array, bases: Array, positions: Array, out: Array) -> None:
-    """The position of each id from its slot; ``bases``: where the slots of each feature's table begin."""
     for f in range(offsets.shape[0]):
-        base = bases[f]
+        base = slot_base[table_of_feature[f]]
         for i in range(offsets[f, 0], offsets[f, offsets.shape[1] - 1]):
-            out[i] = positions[base + slots[i]]
+            ids[i] = positions[base + slots[i]]
+    return ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,14 +119,19 @@ class PlacedBags:
 
 def place_bags(requests: Requests, places: Places, table_of_feature: Array, table_of_part: Array) -> PlacedBags:
     """The bags of ``requests``, whose parts are whole rows of tables."""
-    layout = requests.layout
-    slot_base = layout.row_base
-    positions = np.zeros(max(int(layout.vocabulary.sum()), 1), np.int64)
-    _position_slots(requests.reads.places, requests.reads.counts, places.starts, slot_base[table_of_part], positions)
-    ids = np.empty(len(requests.bags.ids), np.int64)
-    _position_ids(requests.bags.ids, requests.bags.offsets, slot_base[table_of_feature], positions, ids)
+    layout, reads, bags = requests.layout, requests.reads, requests.bags
+    ids = _position_ids(
+        reads.places,
+        reads.counts,
+        places.starts,
+        table_of_part,
+        bags.ids,
+        bags.offsets,
+        table_of_feature,
+        layout.row_base,
+    )
     at_zero = np.zeros_like(layout.weight_base)
-    return PlacedBags(requests.bags._replace(ids=ids), layout._replace(row_base=at_zero, weight_base=at_zero))
+    return PlacedBags(bags._replace(ids=ids), layout._replace(row_base=at_zero, weight_base=at_zero))
 
 
 class PlacedRows:
@@ -112,11 +140,15 @@ class PlacedRows:
     def __init__(self, of_features: FeatureLayout, layout: TableLayout, width: int, team: Team) -> None:
         self._of_features, self._width, self._team = of_features, width, team
         self._costs = layout.dims[of_features.table]
+        self._every, self._states = np.arange(len(layout.dims)), np.ones(0, np.uint8)
 
     def combine(self, placed: PlacedBags, events: int, positions: int, weights: Array, out: Array) -> None:
         """Write the activations of a batch, float32 flat, whose rows have these weights, to ``out``."""
-        values = TableValues(weights, _NO_SLOTS, np.ones(positions, np.uint8))
-        parts = split_events(placed.bags.offsets, self._costs, self._team.threads)
+        if len(self._states) < positions:
+            self._states = np.ones(2 * positions, np.uint8)
+        values = TableValues(weights, _NO_SLOTS, self._states)
+        threads = self._team.threads_for(len(out))
+        parts = [(0, events)] if threads == 1 else split_events(placed.bags.offsets, self._costs, threads)
         tile = max(events, 1)
         self._team.run([
             partial(combine_bags, *part, tile, placed.bags, self._of_features, placed.layout, values, out, self._width, False)
@@ -127,6 +159,9 @@ class PlacedRows:
         """Write the gradient of each row, summed over the batch, to ``sums``; ``gradients``: of the activations, flat."""
         sums[:] = 0.0
         rows = placed.layout.vocabulary
+        if self._team.threads_for(len(gradients)) == 1:
+            sum_positions(self._every, placed.bags, self._of_features, placed.layout, gradients, self._width, sums)
+            return
         used = np.flatnonzero(rows)
         chosen = [used[part] for part in split_evenly(rows[used], self._team.threads)]
         self._team.run([

@@ -28,6 +28,10 @@ class BatchRows(Protocol):
     def requests(self) -> Requests:
         """What the batch needs."""
 
+    @property
+    def floats(self) -> int:
+        """The values of the rows of all servers together, gaps between widths included."""
+
     def space(self, server: int) -> list[Array]:
         """Where the rows of a server go, in the order of its answer."""
 
@@ -86,6 +90,10 @@ class _WholeRows:
         placed = place_bags(requests, places, buffers.of_features.table, parts.table)
         return cls(requests, buffers, places, placed, buffers.memory.take(places.floats))
 
+    @property
+    def floats(self) -> int:
+        return self.places.floats
+
     def space(self, server: int) -> list[Array]:
         return self.places.views(server, self.weights)
 
@@ -108,6 +116,11 @@ class GatheredBatch:
     requests: Requests
     buffers: RowBuffers
     answers: list[Array]
+
+    @property
+    def floats(self) -> int:
+        """See :class:`BatchRows`."""
+        return sum(len(one) for one in self.answers)
 
     def space(self, server: int) -> list[Array]:
         """See :class:`BatchRows`."""

@@ -6,6 +6,7 @@ a frame say how its rows and values are encoded; those of a fetch say, too, how 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +40,11 @@ _MOST_OF_FETCH = 9
 _MOST_OF_UPDATE = {(False, False): 1, (True, False): 3, (False, True): 4, (True, True): 6}
 _ALIGNED = 8
 _PADDING = bytes(_ALIGNED)
+_NO_LOOKUPS = np.zeros(0, np.int32)
 _READ = np.dtype("<i8")
+_UNSIGNED, _SHORT = np.dtype("<u8"), np.dtype("<i4")
+#: The types of arrays in a body, and the bytes of an item.
+_ITEM_BYTES: dict[Any, int] = {_READ: 8, np.int64: 8, _UNSIGNED: 8, _SHORT: 4, np.int32: 4, np.float32: 4, np.uint8: 1}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,12 +178,12 @@ def read_gradients(body: Bytes, dims: Array, flags: int, *, has_lookups: bool = 
     reader = _Reader(body)
     counts = _read_counts(reader, len(dims))
     rates = reader.take(np.float32, len(dims))
-    if not (np.isfinite(rates).all() and (rates >= 0).all()):
+    if not all(0.0 <= rate < math.inf for rate in rates.tolist()):
         raise DataError(
             "learning rates must be finite and >= 0", value=rates[~(np.isfinite(rates) & (rates >= 0))][:4].tolist()
         )
     rows = _read_rows(reader, counts, flags)
-    lookups = reader.take(np.dtype("<i4"), len(rows) if has_lookups else 0)
+    lookups = reader.take(_SHORT, len(rows)) if has_lookups else _NO_LOOKUPS
     if len(lookups) and int(lookups.min()) < 0:
         raise DataError("lookups of rows must be >= 0", value=int(lookups.min()))
     values = _read_values(reader, counts, dims, flags)
@@ -239,7 +244,7 @@ def read_history(body: Bytes, has_history: Sequence[bool]) -> tuple[int, KeptHis
     step, evicted, first, count = (int(one) for one in reader.take(_READ, 4))
     if not has_history[part] or not 0 <= step <= MOST_STEPS or not 0 <= evicted < 1 << 62 or first < 0:
         raise DataError("only a hashed or pruned part has a history", value=(part, step, evicted, first))
-    candidates = reader.take(np.dtype("<u8"), count)
+    candidates = reader.take(_UNSIGNED, count)
     reader.end()
     return part, KeptHistory(step, candidates, evicted), first
 
@@ -335,9 +340,17 @@ def read_counts(body: Bytes, parts: int) -> tuple[int, ...]:
 def check_flags(header: Header) -> None:
     """Raise :class:`DataError` for flags that a request of this kind does not have."""
     known = _FLAGS if header.kind in (Kind.FETCH, Kind.UPDATE) else 0
-    if header.flags & ~known or header.flags & _ROW_FLAGS == _ROW_FLAGS or header.flags & VALUE_FLAGS == VALUE_FLAGS:
-        raise DataError("the flags of a frame must be known", value=header.flags,
-                        allowed=f"of {known}; one encoding of rows, and one of values")  # fmt: skip
+    if not _are_known(header.flags, known):
+        raise _unknown_flags(header.flags, known)
+
+
+def _are_known(flags: int, known: int) -> bool:
+    return not flags or not (flags & ~known or flags & _ROW_FLAGS == _ROW_FLAGS or flags & VALUE_FLAGS == VALUE_FLAGS)
+
+
+def _unknown_flags(flags: int, known: int) -> DataError:
+    return DataError("the flags of a frame must be known", value=flags,
+                     allowed=f"of {known}; one encoding of rows, and one of values")  # fmt: skip
 
 
 def memory_bytes(header: Header) -> int:
@@ -374,8 +387,8 @@ def _read_values(reader: _Reader, counts: Array, dims: Array, flags: int) -> Arr
 
 def _read_counts(reader: _Reader, parts: int) -> Array:
     counts = reader.take(_READ, parts)
-    if len(counts) and int(counts.min()) < 0:
-        raise DataError("counts must be >= 0", value=int(counts.min()))
+    if (least := min(counts.tolist(), default=0)) < 0:
+        raise DataError("counts must be >= 0", value=least)
     return counts
 
 
@@ -392,7 +405,8 @@ def _read_part(reader: _Reader, dim: int, slots: int) -> ChangedRows:
 
 
 def _row_type(flags: int) -> type:
-    check_flags(Header(Kind.FETCH, flags=flags))
+    if not _are_known(flags, _FLAGS):
+        raise _unknown_flags(flags, _FLAGS)
     return np.int64 if flags & LONG_ROWS else np.int32
 
 
@@ -420,18 +434,18 @@ class _Reader:
     """Takes arrays off a body, each from a multiple of 8 bytes on."""
 
     def __init__(self, body: Bytes) -> None:
-        self._body, self._at = memoryview(body), 0
+        self._body, self._at, self._size = body, 0, len(body)
 
     def take(self, dtype: Any, count: int) -> Array:
-        size = np.dtype(dtype).itemsize * count
-        if count < 0 or size > len(self._body) - self._at:
+        size, at = _ITEM_BYTES[dtype] * count, self._at
+        if count < 0 or size > self._size - at:
             raise DataError("the body of a frame must have the length that its numbers state",
-                            value=f"{len(self._body) - self._at:,} bytes are left", allowed=f"{size:,} bytes")  # fmt: skip
-        found: Array = np.frombuffer(self._body, dtype, count, self._at)
-        self._at = min(self._at + size + -size % _ALIGNED, len(self._body))
+                            value=f"{self._size - at:,} bytes are left", allowed=f"{size:,} bytes")  # fmt: skip
+        found: Array = np.frombuffer(self._body, dtype, count, at)
+        self._at = min(at + size + -size % _ALIGNED, self._size)
         return found
 
     def end(self) -> None:
-        if self._at != len(self._body):
-            raise DataError("the body of a frame must have the length that its numbers state", value=f"{len(self._body):,} bytes",
+        if self._at != self._size:
+            raise DataError("the body of a frame must have the length that its numbers state", value=f"{self._size:,} bytes",
                             allowed=f"{self._at:,} bytes")  # fmt: skip

@@ -39,7 +39,12 @@ class Request:
     @property
     def header(self) -> Header:
         """Its header."""
-        return Header(self.kind, sum(len(part) for part in self.body), self.number, self.floor, self.flags)
+        return Header(self.kind, self.body_bytes, self.number, self.floor, self.flags)
+
+    @property
+    def body_bytes(self) -> int:
+        """The length of its body."""
+        return sum(map(len, self.body))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

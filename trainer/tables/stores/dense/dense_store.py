@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from trainer.errors import BadBatch, ConfigError
-from trainer.tables.batch_checks import check_batch
+from trainer.tables.batch_checks import ID_TYPES, check_batch
 from trainer.tables.batches import IdBatch
 from trainer.tables.engine import NO_HASHED_COUNTS, ChangedRows, RowValues, TableState
 from trainer.tables.hashed_history import KeptHistory
@@ -26,16 +26,19 @@ from trainer.tables.kernels.layout import (
     TableValues,
     feature_layout,
     learning_rates,
+    packed_layout,
     table_layout,
     table_values,
 )
 from trainer.tables.kernels.memory import PrivateMemory, TableMemory
 from trainer.tables.kernels.outputs import OutputPool
-from trainer.tables.kernels.row_parts import join_parts, read_rows, read_weights, write_rows
+from trainer.tables.kernels.row_parts import join_parts, read_rows, write_rows
 from trainer.tables.kernels.table_bytes import does_not_fit, machine_bytes
 from trainer.tables.kernels.threads import Team, available_threads
+from trainer.tables.kernels.undo_kernels import HEAD, KEPT_NOWHERE, numbers_of_rows
 from trainer.tables.kernels.undo_log import UndoLog
 from trainer.tables.kernels.updates import RowUpdates
+from trainer.tables.kernels.whole_messages import read_message, sizes_of
 from trainer.tables.spec import FeatureSpec, TableSpec
 from trainer.tables.state_checks import check_states
 from trainer.tables.stores.dense.snapshot import EngineSnapshot
@@ -90,7 +93,8 @@ class DenseStore:
             self.layout,
             slots,
         )  # where the weights of rows are, and their slots as if they were weights
-        self._every = of_features.table
+        self._every, self._packed = of_features.table, packed_layout(self.layout)
+        self._log_numbers = numbers_of_rows(self.layout.dims, self.layout.slot_dims)
         self.team = Team(threads or available_threads())
         self._updates = RowUpdates(of_features, self.layout, self.team)
         self._answers = OutputPool(spare=0.25, kept=answers)
@@ -142,10 +146,18 @@ class DenseStore:
 
         Raises :class:`BadBatch` for a row outside its table.
         """
-        bags = self._bags(rows, counts)
-        out = self._answers.take(int((counts * self.layout.dims).sum()))
-        read_weights(bags, self.layout, self._values, out)
+        out = self._answers.take(self._sizes(rows, counts)[0])
+        read_message(rows, counts, *self._packed, *self._values, out)
         return out
+
+    def _sizes(self, rows: Array, counts: Array) -> tuple[int, int, int]:
+        """The values of all rows, and the most rows and values of one table. Raises :class:`BadBatch`."""
+        if rows.ndim == 1 and rows.dtype in ID_TYPES and counts.dtype == np.int64:
+            sizes = sizes_of(rows, counts, self.layout.vocabulary, self.layout.dims)
+            if sizes[0] >= 0:
+                return sizes
+        self._bags(rows, counts)
+        raise BadBatch("the rows of a message must be those of its tables", value=counts[:8].tolist())
 
     def update_rows(
         self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], rates: Array | None = None, lookups: Sequence[Array] = ()
@@ -162,11 +174,35 @@ class DenseStore:
 
         Raises :class:`BadBatch`; nothing is changed then.
         """
+        rates = learning_rates(self.tables) if rates is None else rates
+        if len(asked) == len(gradients) == 1 and self._has_no_snapshot():
+            rows, counts, flat = *asked[0], gradients[0]
+            floats, most_rows, most_floats = self._sizes(rows, counts)
+            is_whole = flat.dtype == np.float32 and flat.shape == (floats,)
+            if is_whole and self._updates.takes_message(floats, most_floats):
+                return self._update_message(rows, counts, most_rows, most_floats, flat, rates)
         rows, counts, flat = join_by_table(asked, gradients, self.layout.dims)
         bags = self._read_bags(rows, counts)
-        rates = learning_rates(self.tables) if rates is None else rates
         with self.changing(bags, self._every):
             return self._updates.apply_rows(bags, flat, rates, self._values)
+
+    def _has_no_snapshot(self) -> bool:
+        """Whether no snapshot must see rows before they change."""
+        if self._snapshot is not None and self._snapshot.is_done:
+            self._snapshot = None
+        return self._snapshot is None
+
+    def _update_message(
+        self, rows: Array, counts: Array, most_rows: int, most_floats: int, gradients: Array, rates: Array
+    ) -> Array:
+        """Update (checked) rows in one compiled call, inside a transaction of the undo log if there is one."""
+        log, kept = self.undo_log, KEPT_NOWHERE
+        if log is not None and not log.is_filling:
+            if not log.is_open:
+                with log.transaction():
+                    return self._update_message(rows, counts, most_rows, most_floats, gradients, rates)
+            kept = log.space_for(int(counts @ self._log_numbers) + 3 * HEAD * len(counts))
+        return self._updates.apply_message(rows, counts, most_rows, most_floats, gradients, rates, self._values, kept)
 
     def read_values(self, rows: Array, counts: Array) -> RowValues:
         """As :meth:`read_rows`, with the optimizers' slots, in new arrays."""
