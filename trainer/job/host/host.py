@@ -301,17 +301,29 @@ class Host:
                 begun = order.attempt
                 try:
                     self._train(order)
-                except AttemptOver:
+                except AttemptOver as error:
                     self._state_attempt = None
+                    if not self._is_over(
+                        order.attempt
+                    ):  # such as a server to which another process came with the place of this host
+                        self._fail(order.attempt, error)
                 except Exception as error:
-                    _LOG.exception("attempt %d failed", order.attempt)
-                    self._state_attempt = None
-                    self._reports.fail(order.attempt, error)
+                    self._fail(order.attempt, error)
         finally:
             self._writer.shutdown()
             self._buffer.close()
             if self._moves is not None:
                 self._moves.close()
+
+    def _is_over(self, attempt: int) -> bool:
+        """Whether an attempt was given up, or another one was ordered."""
+        gate = self._gate_of(attempt)
+        return gate is None or gate.is_over
+
+    def _fail(self, attempt: int, error: Exception) -> None:
+        _LOG.error("attempt %d failed", attempt, exc_info=error)
+        self._state_attempt = None
+        self._reports.fail(attempt, error)
 
     def _next_order(self, begun: int) -> StartEpoch | None:
         with self._changed:
