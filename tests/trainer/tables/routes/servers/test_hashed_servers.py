@@ -117,7 +117,7 @@ def test_an_embedding_worker_has_the_bits_of_servers_alone(wire):
                 engine.load_state(middle)
             other = ThreadWorker([one.address for one in servers])
             through.connect(
-                [one.connect(Greeting(role=SessionRole.LOADS)) for one in servers], other.connect(), keeps_rows=True
+                [one.connect(Greeting(role=SessionRole.LOADS)) for one in servers], [other.connect()], keeps_rows=True
             )
             for seed in range(20, 40):
                 assert step(alone, seed) == step(through, seed), seed
