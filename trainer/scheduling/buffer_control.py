@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from transforms.derived_documents import Omitted
 from transforms.errors import InputError
 
 
@@ -76,7 +77,7 @@ class BufferSample:
     served_secs: float
     flying_secs_per_row: float
     left_units: int
-    wait_secs: float = 0.0
+    wait_secs: Omitted[float] = 0.0
 
 
 @dataclass(frozen=True, slots=True)

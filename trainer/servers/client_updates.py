@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from trainer.servers.session_roles import SessionRole
 from trainer.tables.routes.servers.frames import Header, Kind
-from transforms.derived_documents import document_of, read_value, whole
+from transforms.derived_documents import Omitted, document_of, read_value, whole
 from transforms.documents import Part
 from transforms.errors import InputError
 
@@ -24,7 +24,6 @@ MOST_CLIENTS = 1024
 MOST_LANES = 1024
 #: Of the number of an attempt; those of a run are fewer than 2 to this power.
 _ATTEMPT_BITS = 20
-GREETING_MEMBERS = frozenset({"token", "client", "clients", "attempt", "mode", "role", "session", "lane", "lanes"})
 
 
 class Mode(Enum):
@@ -77,8 +76,8 @@ class Greeting:
     mode: Mode = Mode.EACH
     role: SessionRole = SessionRole.TRAINS
     session: _Number = 0
-    lane: int = 0
-    lanes: Annotated[int, whole(1, MOST_LANES)] = 1
+    lane: Omitted[int] = 0
+    lanes: Omitted[Annotated[int, whole(1, MOST_LANES)]] = 1
 
     @property
     def watches(self) -> bool:

@@ -17,7 +17,7 @@ from typing import Protocol, Self
 
 from trainer.errors import ConfigError
 from trainer.servers.byte_budget import ByteBudget
-from trainer.servers.client_updates import GREETING_MEMBERS, Greeting
+from trainer.servers.client_updates import Greeting
 from trainer.servers.drain import MEASURES, Drain
 from trainer.servers.row_server import Reply, Session
 from trainer.servers.running_requests import RunningRequests
@@ -27,8 +27,8 @@ from trainer.tables.routes.servers.frames import (
     MOST_GREETING_BYTES,
     Header,
     Kind,
-    read_document,
     read_header,
+    read_object,
     write_document,
 )
 from trainer.wire.flight.addresses import Address, check_token, is_token
@@ -141,7 +141,7 @@ class ServerService:
                 "the first message of a client must be its greeting", value=None if header is None else header.kind.name
             )
         body = frames.receive_new_body(frame, until_secs)
-        greeting = Greeting.read(read_document(body, GREETING_MEMBERS))
+        greeting = Greeting.read(read_object(body))
         if not is_token(greeting.token, self._token):
             raise InputError(
                 "the token must be that of the servers",

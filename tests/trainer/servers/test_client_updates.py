@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.fuzz.mutations import mutated
 from tests.support.examples import scaled
 from trainer.servers.client_updates import (
-    GREETING_MEMBERS,
     MOST_LANES,
     Greeting,
     Mode,
@@ -45,7 +44,7 @@ def greetings(draw):
 @given(greetings())
 def test_a_greeting_is_read_as_it_was_written(greeting):
     document = json.loads(json.dumps(greeting.to_document()))
-    assert document.keys() == GREETING_MEMBERS
+    assert ("lanes" in document) == (greeting.lanes > 1), "a client with one lane speaks with servers that know none"
     assert Greeting.read(document) == greeting
 
 
@@ -88,8 +87,6 @@ def test_a_mutated_greeting_is_one_error_or_a_greeting():
     whole = Greeting("secret", 1, 3, 7).to_document()
     for seed in range(scaled(3000)):
         document = mutated(whole, Random(seed))
-        if not isinstance(document, dict) or document.keys() != GREETING_MEMBERS:
-            continue  # what read_document refuses
         try:
             found = Greeting.read(document)
         except DataError:

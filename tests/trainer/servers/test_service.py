@@ -174,7 +174,7 @@ def test_limits_are_above_zero(name, value):
         (framed([request(Kind.UPDATE, b"x")]), "must be its greeting"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + bytes(64), "as it was sent"),
         (framed([greeting(client=7)]), "client of the greeting must be"),
-        (framed([greeting(more=1)]), "its members"),
+        (framed([greeting(more=1)]), "more of the greeting must be absent"),
         (framed([greeting(attempt=True)]), "attempt of the greeting must be"),
         (framed([request(Kind.HELLO, b"{")]), "JSON"),
         (framed([request(Kind.HELLO, b"[" * 4000)]), "JSON"),

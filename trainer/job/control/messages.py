@@ -20,6 +20,7 @@ from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import Event, Role, RoleKind
 from trainer.scheduling.orders import Hold, Order, TrainingPhase
 from trainer.scheduling.transitions import EventKind, JobState
+from transforms.derived_documents import Omitted
 from transforms.errors import DataError
 from transforms.names import allowed_names, is_name
 
@@ -102,7 +103,7 @@ class RoleReport:
     address: str = ""
     buffer: BufferSample | None = None
     progress: Progress | None = None
-    load: ServerLoad | None = None
+    load: Omitted[ServerLoad | None] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +204,6 @@ class JobStatus:
         members: the processes, by role.
         wanted_hosts, wanted_readers: the processes that should run now.
         least_readers, most_readers: the limits of readers.
-        used_servers, wanted_servers, most_servers: of a job that scales its parameter servers, those with tables, those that shall have them, and
-            their largest number; 0 for others.
-        running_servers: the names of those that must run now; none for other jobs.
         hold: the reason of a hold.
         restarts, reader_failures: since the last commit.
         resume_in_secs: the rest of a backoff; None without one.
@@ -218,6 +216,9 @@ class JobStatus:
         staleness_secs: from the newest committed events to now; None if unknown.
         log_bytes: the length of the log.
         problem: the last error of the log or of a publication that is being retried; empty if it is over.
+        used_servers, wanted_servers, most_servers: of a job that scales its parameter servers, those with tables, those that shall have them, and
+            their largest number; 0 for others.
+        running_servers: the names of those that must run now; none for other jobs.
     """
 
     job: str
@@ -244,10 +245,6 @@ class JobStatus:
     wanted_readers: int
     least_readers: int
     most_readers: int
-    used_servers: int
-    wanted_servers: int
-    most_servers: int
-    running_servers: tuple[str, ...]
     hold: Hold | None
     restarts: int
     reader_failures: int
@@ -261,6 +258,10 @@ class JobStatus:
     staleness_secs: float | None
     log_bytes: int
     problem: str
+    used_servers: Omitted[int] = 0
+    wanted_servers: Omitted[int] = 0
+    most_servers: Omitted[int] = 0
+    running_servers: Omitted[tuple[str, ...]] = ()
 
     def live(self, kind: RoleKind) -> tuple[MemberStatus, ...]:
         """The members of a kind that were not ordered to leave."""

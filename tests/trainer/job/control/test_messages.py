@@ -131,7 +131,7 @@ def test_long_texts_are_refused():
     assert "text" in refused(events=[part])
     numbers = [[str(n), 0.0] for n in range(8193)]
     progress = {"attempt": 0, "step": 0, "events": 0, "unit": None, "event_secs": 0.0, "numbers": numbers}
-    assert "figures" in refused(report={"address": "", "buffer": None, "progress": progress, "load": None})
+    assert "figures" in refused(report={"address": "", "buffer": None, "progress": progress})
 
 
 @given(st.binary(max_size=300))
