@@ -30,6 +30,7 @@ from trainer.run.progress.data_changes import ChangePolicy
 from trainer.run.reading.unit_buffer import UnitBuffer
 from trainer.run.reading.unit_fetching import LOCAL, LocalFetcher
 from trainer.run.reading.unit_reader import UnitReader
+from trainer.run.weights.dense_step import DenseStep, LookedUp, TableGradients
 from trainer.run.weights.run_state import RunProgress
 from trainer.run.weights.saved_run import SavedRun, read_newest_run
 from trainer.run.weights.step_pipeline import StepPipeline
@@ -102,6 +103,9 @@ def events_of(log: Log) -> list[tuple[Event, int | None, bool]]:
     ]
 
 
+_NOTHING = np.zeros(0, np.float32)
+
+
 class Recording:
     """Weights that learn nothing, and call ``on_event`` with each event that is trained, and its label."""
 
@@ -126,6 +130,17 @@ class Recording:
 
     def steps(self, staleness: int, first_step: int) -> StepPipeline:
         return StepPipeline(self, staleness)
+
+    def begin_look_up(self, batch: Any) -> Callable[[], LookedUp]:
+        return lambda: LookedUp(_NOTHING, _NOTHING)
+
+    def differentiate(self, batch: Any, looked_up: LookedUp) -> DenseStep:
+        return DenseStep(self.train(batch), TableGradients(_NOTHING, _NOTHING))
+
+    def apply_dense(self, batch: Any, step: DenseStep) -> TableGradients:
+        return step.gradients
+
+    def update_tables(self, batch: Any, gradients: TableGradients) -> None: ...
 
     def load(self, arrays: Any) -> None: ...
 

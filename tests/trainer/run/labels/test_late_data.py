@@ -228,14 +228,14 @@ def test_the_batches_hold_each_late_event_once(log, tmp_path, monkeypatch):
     from trainer.run.weights.run_state import Weights
 
     seen: Counter[tuple[str, int]] = Counter()
-    real = Weights.train
+    real = Weights.differentiate
 
-    def spy(self, batch):
+    def spy(self, batch, looked_up):
         for span in batch.spans:
             seen.update((span.key, int(k)) for k in np.arange(10_000)[span.events])
-        return real(self, batch)
+        return real(self, batch, looked_up)
 
-    monkeypatch.setattr(Weights, "train", spy)
+    monkeypatch.setattr(Weights, "differentiate", spy)
     known = log.hide(FIRST, range(0, 100, 3))
     log.train(tmp_path, passes=2)
     log.label(FIRST, known, "all")
