@@ -89,8 +89,8 @@ class LeavingServers:
         """Whether training has the servers that it needs. Those with a notice are let go."""
         self._follow()
         assert self._watch is not None
-        for address in self._leaving:
-            self._watch.let_go(address)
+        for address, (process, _) in self._leaving.items():
+            self._watch.let_go(address, process)
         present = sum(one.is_up for _, one in self._named() if one.address not in self._leaving)
         return not self._leaving or bool(self._least and present >= self._least)
 

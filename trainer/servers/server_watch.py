@@ -87,7 +87,7 @@ class ServerWatch:
         self._number = MEASURES if measures else 0
         self._ended, self._lock = threading.Event(), threading.Lock()
         self._servers = {one: WatchedServer(one) for one in addresses}
-        self._let_go: set[Address] = set()
+        self._let_go: dict[Address, int] = {}
         self._threads = [
             threading.Thread(target=self._watch, args=(one,), name=f"watch {one}", daemon=True) for one in addresses
         ]
@@ -105,10 +105,13 @@ class ServerWatch:
         with self._lock:
             return tuple(self._servers.values())
 
-    def let_go(self, address: Address) -> None:
-        """Tell a server that it may end: it is not needed before it was started again."""
+    def let_go(self, address: Address, process: int) -> None:
+        """Tell a server that it may end: it is not needed before it was started again.
+
+        ``process``: its number. The process that takes its place is not told, also where it is there already.
+        """
         with self._lock:
-            self._let_go.add(address)
+            self._let_go[address] = process
 
     @property
     def is_closed(self) -> bool:
@@ -159,10 +162,7 @@ class ServerWatch:
         link.send(Request(Kind.WATCH, number=self._number))
         state = DrainState.read(link.receive().body)
         with self._lock:
-            before = self._servers[address].state
-            if before is not None and before.process != state.process:
-                self._let_go.discard(address)  # that was said to the process before
-            goes = address in self._let_go
+            goes = self._let_go.get(address) == state.process
         self._note(address, state)
         if goes:  # by its number: the request may be sent again to the process that takes its place
             link.send(Request(Kind.LEAVE, number=state.process))

@@ -29,7 +29,8 @@ class Scene:
     def servers(self):
         return tuple(WatchedServer(one, *self.states[one]) for one in self.run.addresses if one in self.states)
 
-    def let_go(self, address) -> None:
+    def let_go(self, address, process) -> None:
+        assert process == self.states[address][0].process or not self.states[address][0].is_draining
         self.let.append(address)
 
     def close(self) -> None:

@@ -177,7 +177,9 @@ class ServerRoles:
         if found.state is None or not (found.answers or found.is_gone):
             return
         if server.has_left and server.process == found.state.process:
-            self._watch_of().let_go(server.address)  # it was cut off, and the job waits for the next process
+            self._watch_of().let_go(
+                server.address, server.process
+            )  # it was cut off, and the job waits for the next process
             return
         if server.process != found.state.process:
             self._join(client, server)
@@ -203,7 +205,8 @@ class ServerRoles:
                 server.has_notice = False
             elif isinstance(order, Leave):
                 self._say_leaving(server, "leaves after a preemption notice")
-                self._watch_of().let_go(server.address)
+                assert server.process is not None, "a process has joined before it is ordered to leave"
+                self._watch_of().let_go(server.address, server.process)
 
     def _watch_of(self) -> ServerWatch:
         assert self._watch is not None, "servers are watched before they leave"

@@ -109,15 +109,16 @@ def test_the_training_that_watches_a_server_lets_it_go_and_sees_the_next_one(tmp
         engine.close()
         time.sleep(1.0)
         assert not server.has_ended(), "the next attempt may begin"
-        watch.let_go(server.address)
+        watch.let_go(server.address, first)
         assert server.status() == 0
         wait_until(lambda: found().is_gone, "it is gone", {})
         server.start()
         wait_until(lambda: found().is_up, "the next one is there", {})
         assert found().state.process != first
-        time.sleep(1.0)
+        watch.let_go(server.address, first)  # by one who has not seen yet that another process is there
+        time.sleep(1.5)
         assert not server.has_ended(), "that was said to the process before"
-        watch.let_go(server.address)
+        watch.let_go(server.address, found().state.process)
         assert server.status() == 0, "without a signal, as by headrace preempt"
 
 
