@@ -83,7 +83,10 @@ def meet(
     folder: Path, rank: int, hosts: int, address: Address, check: Callable[[], None], *, patience_secs: float = PATIENCE_SECS
 ) -> list[Address]:  # fmt: skip
     """The addresses of all hosts by rank, each of which writes its own to a file of ``folder``. Raises :class:`HostLost`."""
-    write_new_file(folder / _file(rank), lambda file: file.write(str(address).encode()))
+    own = folder / _file(rank)
+    written = own.with_suffix(".new")
+    write_new_file(written, lambda file: file.write(str(address).encode()))
+    written.rename(own)  # others read it as soon as it has its name
     until = time.monotonic() + patience_secs
     while True:
         missing = [one for one in range(hosts) if not (folder / _file(one)).exists()]
