@@ -106,9 +106,9 @@ class ServerWatch:
             return tuple(self._servers.values())
 
     def let_go(self, address: Address, process: int) -> None:
-        """Tell a server that it may end: it is not needed before it was started again.
+        """Let a server end: it is not needed before it was started again.
 
-        ``process``: its number. The process that takes its place is not told, also where it is there already.
+        ``process``: its number. This does not concern the process that takes its place, also where that is there already.
         """
         with self._lock:
             self._let_go[address] = process
