@@ -12,8 +12,8 @@ from trainer.scheduling.job import Job
 from trainer.scheduling.server_control import ServerControl, ServerLimits, ServerSample, control_servers
 from trainer.scheduling.transitions import ATTEMPT, JobState
 
-#: States in which a job does not train although it could.
-_PAUSED = ATTEMPT | {JobState.STARTING, JobState.RESTARTING}
+#: States of a job that trains, or that a change of its servers, or a failure, keeps from it.
+_ACTIVE = ATTEMPT | {JobState.STARTING, JobState.RESTARTING}
 
 
 class WantedServers:
@@ -26,9 +26,8 @@ class WantedServers:
         self._limits = limits
         self._control = ServerControl(0)
         self._hosts: dict[str, BufferSample] = {}
-        self._loads: dict[
-            str, tuple[ServerLoad, float]
-        ] = {}  # by server, the newest load, and the busy share of the time before it
+        # By server, the newest load, and the busy share of the time before it.
+        self._loads: dict[str, tuple[ServerLoad, float]] = {}
         self._at_secs: float | None = None
 
     def add(self, role: Role, report: RoleReport) -> None:
@@ -50,7 +49,7 @@ class WantedServers:
         self._at_secs, self._hosts = job.now_secs, {}
         if self._control.servers != job.wanted_servers:  # of a new controller, or by a person
             self._control = ServerControl(job.wanted_servers)
-        if job.state not in _PAUSED or not hosts:
+        if job.state not in _ACTIVE or not hosts:
             return None
         found = join_samples(job.now_secs, hosts)
         used = [name for name in self._loads if name not in job.unused_servers]

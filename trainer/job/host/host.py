@@ -367,7 +367,10 @@ class Host:
             self._state_attempt = None  # until the end, the state in memory belongs to no step
             self._attempt = attempt
             self._buffer.restart(attempt.requests())
-            stop_unit = attempt.run()
+            try:
+                stop_unit = attempt.run()
+            finally:
+                self._buffer.rest()
             self._wait_for_writer()
             statistics = part_statistics(data.plan.identity, sampler.take())
             snapshot = take_snapshot(

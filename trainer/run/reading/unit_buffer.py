@@ -221,6 +221,11 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
             self._freed.notify_all()
             self._changed.notify()
 
+    def rest(self) -> None:
+        """Note that the host trains nothing until it takes a unit again, such as after an attempt that ended before its units did."""
+        with self._lock:
+            self._host(_Host.IDLE)
+
     def stop_before(self, number: int | None) -> None:
         """End iteration before the unit ``number``; None: at the end of the requests. It may be changed at any time."""
         with self._lock:

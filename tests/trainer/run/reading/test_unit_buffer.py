@@ -500,6 +500,22 @@ def test_the_host_is_busy_only_while_it_has_units():
         assert buffer.sample().busy_secs == 0.0
 
 
+def test_a_host_that_rests_is_not_busy_although_units_are_left():
+    """As between two attempts of which the first one ended early."""
+    now = [0.0]
+    with closing(buffer_of(requests_of(30), {LOCAL: local()}, clock=lambda: now[0])) as buffer:
+        buffer.set_readers([LOCAL])
+        next(buffer)
+        buffer.sample()
+        now[0] = 2.0
+        buffer.rest()
+        now[0] = 50.0
+        assert buffer.sample().busy_secs == 2.0
+        next(buffer)
+        now[0] = 53.0
+        assert buffer.sample().busy_secs == 3.0
+
+
 def test_closing_ends_all_threads_and_iteration():
     before = set(threading.enumerate())
     buffer = buffer_of(requests_of(1000), {LOCAL: local()})
