@@ -14,14 +14,10 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
@@ -30,43 +26,23 @@ from benchmarks.support.drawn_tables import DrawnSet, DrawnTable
 from benchmarks.support.harness import machine
 from benchmarks.support.kernels_of_step import StepKernels, secs_of_calls, secs_of_sockets
 from benchmarks.support.side_of_served_steps import BATCHES, DIM, ROWS, SERVERS, SHARED, SKEW
+from benchmarks.support.tree_side import TreeSide
 
 #: How many times the floor a step may take, by case.
 TARGETS = {"8x128": 3.0, "26x1024": 1.8}
 _SIDE = Path(__file__).parent / "support" / "side_of_served_steps.py"
 
 
-class Side:
+class Side(TreeSide):
     """A process that makes steps on the packages of a tree, and its servers."""
 
     def __init__(self, tree: Path, case: str, memory: str) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(tree)}
-        self._process = subprocess.Popen(
-            [sys.executable, str(_SIDE), *case.split("x"), memory], cwd=tree, env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
-        if self._line() != "ready":
-            raise SystemExit(f"a side must be ready, got an end of {case} in {tree}")
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+        super().__init__(tree, _SIDE, [*case.split("x"), memory])
 
     def steps(self, count: int) -> tuple[float, float, int]:
         """Of a step: the CPU seconds of the client and of the servers, and its bytes."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{count}\n")
-        self._process.stdin.flush()
-        client, servers, size = self._line().split()
+        client, servers, size = self.ask(str(count))
         return float(client), float(servers), int(size)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.communicate(timeout=20.0)  # ends it: there are no more lines
 
 
 def floor_secs(case: str, *, has_folder: bool, steps: int) -> tuple[float, float, float, float]:

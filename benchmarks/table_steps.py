@@ -10,17 +10,14 @@ theirs, and the median of that over ``--pairs`` of processes: two processes of t
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from benchmarks.against_revision import REPOSITORY, checkout
 from benchmarks.support.harness import machine
+from benchmarks.support.tree_side import TreeSide
 
 CASES = ("cpu", "cores-1", "cores-4", "direct-16-10", "pruned-16-1", "pruned-16-10", "pruned-64-1", "pruned-64-10")
 _SIDE = Path(__file__).parent / "support" / "side_of_table_steps.py"
@@ -28,38 +25,16 @@ _SIDE = Path(__file__).parent / "support" / "side_of_table_steps.py"
 _FIRST_STEPS = 8
 
 
-class Side:
+class Side(TreeSide):
     """A process that makes steps of a case on the packages of a tree."""
 
     def __init__(self, tree: Path, case: str) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(tree), "TF_CPP_MIN_LOG_LEVEL": "3"}
-        self._process = subprocess.Popen(
-            [sys.executable, str(_SIDE), case], cwd=tree, env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
-        if self._line() != "ready":
-            raise SystemExit(f"a side must be ready, got an end of {case} in {tree}")
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+        super().__init__(tree, _SIDE, [case])
 
     def step(self, number: int) -> tuple[float, float]:
         """The CPU seconds of a lookup and of its update."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{number}\n")
-        self._process.stdin.flush()
-        lookup, update = map(float, self._line().split())
+        lookup, update = map(float, self.ask(str(number)))
         return lookup, update
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.communicate()
 
 
 def take_turns(theirs: Side, ours: Side, steps: int) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
