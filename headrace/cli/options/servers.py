@@ -155,25 +155,24 @@ class ServerOptions:
     @property
     def scaled(self) -> ProcessRange | None:
         """The least and the most servers with tables, where a job scales them; None for a fixed number."""
+        found = self._range if self.servers else None
+        return None if found is None or found.is_fixed else found
+
+    @property
+    def _range(self) -> ProcessRange:
+        """The least and the most servers with tables, spares among the most."""
         from trainer.options.process_range import ProcessRange
 
-        if not self.servers:
-            return None
         if _RANGE in self.servers:
-            found = ProcessRange.parse(self.servers, "--servers")
-        else:
-            found = ProcessRange(self.scale_servers_from or self._given, self._given)
-        return None if found.is_fixed else found
+            return ProcessRange.parse(self.servers, "--servers")
+        given = servers_of(self.servers)
+        most = given if isinstance(given, int) else len(given)
+        return ProcessRange(self.scale_servers_from or most, most)
 
     @property
     def _given(self) -> int:
         """The number of servers that are given, the most of a range."""
-        from trainer.options.process_range import ProcessRange
-
-        if _RANGE in self.servers:
-            return ProcessRange.parse(self.servers, "--servers").most
-        given = servers_of(self.servers)
-        return given if isinstance(given, int) else len(given)
+        return self._range.most
 
     @property
     def used(self) -> int:
@@ -480,8 +479,9 @@ def servers_at(
         workers_token=workers_token,
     )
     run = int(time.time() * 1000)
+    begins_with = None if options.scaled is None else options.used
     if cluster.launcher != REMOTE:  # there they may start later, with the hosts
-        begun = servers if options.scaled is None else replace(servers, addresses=addresses[: options.used])
+        begun = replace(servers, addresses=addresses[:begins_with])
         run = max(run, begun.wait(lambda address: say(f"waiting for the server at {address}")) + 1)
     return OpenServers(
         replace(servers, run=run),
@@ -499,7 +499,7 @@ def servers_at(
         ),
         folder,
         files,
-        begins_with=None if options.scaled is None else options.used,
+        begins_with=begins_with,
     )
 
 

@@ -120,7 +120,7 @@ class LocalServers:
         return tuple(one.name for one in self._servers)
 
     def follow(self, names: Collection[str]) -> None:
-        """Have the servers of these names run, and no others; a server that is not wanted drains, and its rows are gone. None: no change."""
+        """Have the servers of these names run, and no others: those drain, and their rows are gone. Without names nothing changes."""
         if not names or set(names) == self._wanted:
             return
         with self._changing:

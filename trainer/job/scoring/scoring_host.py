@@ -9,13 +9,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from trainer.errors import HostLost
+from trainer.job.control.job_files import replace_file
 from trainer.job.host.channels import ChannelName
 from trainer.job.host.exchange_service import ExchangeService
 from trainer.job.host.host_exchange import HostExchange
 from trainer.job.host.mailbox import Mailbox
 from trainer.job.scoring.shared_scoring import ScoringChannels
 from trainer.wire.flight.addresses import Address
-from warehouse.storage.durable_files import write_new_file
 
 #: How long a host waits for others that have not begun, and for one that is silent.
 PATIENCE_SECS = 600.0
@@ -83,10 +83,7 @@ def meet(
     folder: Path, rank: int, hosts: int, address: Address, check: Callable[[], None], *, patience_secs: float = PATIENCE_SECS
 ) -> list[Address]:  # fmt: skip
     """The addresses of all hosts by rank, each of which writes its own to a file of ``folder``. Raises :class:`HostLost`."""
-    own = folder / _file(rank)
-    written = own.with_suffix(".new")
-    write_new_file(written, lambda file: file.write(str(address).encode()))
-    written.rename(own)  # others read it as soon as it has its name
+    replace_file(folder / _file(rank), str(address).encode())  # others read it as soon as it has its name
     until = time.monotonic() + patience_secs
     while True:
         missing = [one for one in range(hosts) if not (folder / _file(one)).exists()]
