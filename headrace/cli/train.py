@@ -48,6 +48,7 @@ from headrace.cli.training_figures import (
     followed_plan_row,
     placement_row,
     pruned_row,
+    scaled_row,
     served_row,
     server_statuses,
 )
@@ -174,11 +175,13 @@ def train(options: TrainOptions) -> None:
                 watch=None if on_servers is None else on_servers.watch,
                 server_scale=None if on_servers is None or options.servers.scaled is None else on_servers.local,
             )
-            servers = None if on_servers is None else on_servers.servers
-            hashed = dict(report.hashed_counts) if on_servers is None else _hashed_counts(settings, on_servers.servers)
-            found = server_statuses(servers, among=known)
+            servers = None if on_servers is None else on_servers.running(report.running_servers)
+            hashed = dict(report.hashed_counts) if servers is None else _hashed_counts(settings, servers)
+            scales_here = bool(report.running_servers) and on_servers is not None and on_servers.local is not None
+            found = server_statuses(servers, among=None if scales_here else known)
         else:
             import_tensorflow_quietly()
+            scales_here = False
             on_commit = None if exporter is None else exporter.look
             train_once = partial(_train, warehouse, solution, settings, changes, slice_, on_commit)
             if on_servers is None:
@@ -204,7 +207,7 @@ def train(options: TrainOptions) -> None:
             partition, how="towers" if named_towers else "plan", capacities=capacities_of(solution, settings)
         ),
         followed_plan=followed_plan_row(settings.run_dir) if options.hosts.plan_follows_data else None,
-        served=served_row(known, found, 0 if lost else report.events),  # events before a loss are not in the report
+        served=scaled_row(found) if scales_here else served_row(known, found, 0 if lost else report.events),  # without events before a loss
         evaluations=evaluations,
     )  # fmt: skip
     emit(screen, as_json=options.run.as_json)

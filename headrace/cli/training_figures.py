@@ -69,6 +69,18 @@ def served_row(before: Statuses, after: Statuses, events: int) -> ServedRow | No
     return ServedRow(len(pairs), fetched, updated, max(waited, 0.0), events)
 
 
+def scaled_row(found: Statuses) -> ServedRow | None:
+    """What the servers of a job that scales them have done that run at its end; None if none has answered.
+
+    ``found``: of servers that the job has started. What those have done that ended before is not known.
+    """
+    from trainer.servers.server_status import ServerStatus
+
+    began = {at: ServerStatus(process=one.process) for at, one in found.items()}
+    row = served_row(began, found, 0)
+    return None if row is None else replace(row, are_last=True)
+
+
 def pruned_row(tables: tuple[KeptImportance, ...]) -> PrunedRow:
     """The share of importance that the kept rows of pruned tables have."""
     from headrace.screens.training_figures import PrunedRow

@@ -199,6 +199,7 @@ class _Job:
         self._idle_units: IdleUnits | None = None
         self._hashed: Mapping[str, HashedCounts] = {}
         self._hot: HotFigures | None = None
+        self._running_servers: tuple[str, ...] = ()
         self._solution = resolve()
         self.prepare()
         if options.hosts.plan_follows_data:
@@ -291,6 +292,7 @@ class _Job:
             self._idle_units = _idle_units(status) or self._idle_units
             self._hashed = _hashed_counts(status) or self._hashed
             self._hot = _hot_figures(status) or self._hot
+            self._running_servers = status.running_servers or self._running_servers
             if status.next_unit > job.plan.stop_unit:
                 return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
             is_committed = status.attempt == status.commit_attempt
@@ -417,6 +419,7 @@ class _Job:
             idle_units=self._idle_units,
             hashed_counts=self._hashed,
             hot=self._hot,
+            running_servers=self._running_servers,
         )
         return replace(found, finished=False) if self._options.hosts.follow else found  # there may be more data later
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
+from headrace.terminal.units import many
+
 
 @dataclass(frozen=True, slots=True)
 class ScaledScreen:
@@ -27,7 +29,11 @@ class ScaledScreen:
 
     def render(self) -> RenderableType:
         """What changes, and when."""
-        first = f"servers of {self.run}: {self.servers} of at most {self.most_servers} shall have the tables, {self.used_servers} have them"
+        has = "has" if self.used_servers == 1 else "have"
+        first = (
+            f"{self.run}: {many(self.used_servers, 'server')} {has} the tables, "
+            f"{self.servers} of at most {self.most_servers} shall have them"
+        )
         if self.servers == self.used_servers:
             return Group(first, "nothing changes")
         return Group(

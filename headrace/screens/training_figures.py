@@ -41,7 +41,8 @@ class ServedRow:
         fetched_rows: that lookups have read.
         updated_rows: that updates have changed; rows that a checkpoint has brought count, too.
         wait_secs: how long fetches have waited for updates of other clients, all added up.
-        events: that this command trained.
+        events: that this command trained; 0 where the servers have read rows for others, too, or not for all of them.
+        are_last: the job has changed the number of its servers, and these ran at its end.
     """
 
     servers: int
@@ -49,12 +50,14 @@ class ServedRow:
     updated_rows: int
     wait_secs: float
     events: int
+    are_last: bool = False
 
     def text(self) -> str:
         """One line."""
+        which = f"{many(self.servers, 'server')}{' that ran at the end' if self.are_last else ''}"
         each = f", {self.fetched_rows / self.events:.3g} rows read an event" if self.events else ""
         waited = f"; fetches waited {secs_text(self.wait_secs)} for other clients" if self.wait_secs else ""
-        return f"{many(self.servers, 'server')} read {count_text(self.fetched_rows)} rows, and updated or loaded {count_text(self.updated_rows)}{each}{waited}"
+        return f"{which} read {count_text(self.fetched_rows)} rows, and updated or loaded {count_text(self.updated_rows)}{each}{waited}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,6 +251,9 @@ def test_a_range_of_servers_begins_with_the_least_number(served, tmp_path, more)
     arguments = ("train", "first", "--config", served.options, "--hosts", 1, "--readers", 1, "--json")
     found = served(*arguments, "--run-dir", tmp_path / "range", "--servers", "1..3", *more)
     assert found.json["exact"] is True
+    answered = found.json["served"]
+    assert (answered["are_last"], answered["servers"]) == (True, 1)
+    assert answered["fetched_rows"] > 0
     served(*arguments, "--run-dir", tmp_path / "one", "--servers", 1)
     assert_equal_runs(tmp_path / "one", tmp_path / "range")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.training_figures import placement_row, pruned_row, served_row
+from headrace.cli.training_figures import placement_row, pruned_row, scaled_row, served_row
 from headrace.screens.training_figures import PlacementRow, PrunedRow, ServedRow
 from tests.headrace.conftest import UNTRIED
 from trainer.planning.kept_importance import KeptImportance
@@ -41,6 +41,15 @@ def test_servers_count_from_the_beginning_of_the_command() -> None:
     begun_again = replace(now, process=8)
     assert served_row({"a": then}, {"a": begun_again}, 50) is None
     assert served_row({}, {"a": now}, 50) is None
+
+
+def test_servers_of_a_job_that_scales_them_count_from_their_start() -> None:
+    one = ServerStatus(fetched_rows=300, updated_rows=90, wait_secs=1.5, process=7)
+    later = replace(one, fetched_rows=40, updated_rows=60, process=8)
+    row = scaled_row({"a": one, "b": later})
+    assert row == ServedRow(2, 340, 150, 3.0, 0, are_last=True)
+    assert row.text().startswith("2 servers that ran at the end read 340 rows, and updated or loaded 150;")
+    assert scaled_row({}) is None
 
 
 def test_pruned_rows_are_those_of_all_tables() -> None:

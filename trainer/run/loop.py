@@ -108,6 +108,7 @@ class TrainReport:
             where they are not counted.
         hashed_counts: what the hashed tables of this process have done, by name; of a job, those of all hosts, as they reported last.
         hot: what the hot rows of tables on servers have done in this process; None without any.
+        running_servers: the names of the parameter servers that ran at the end, of a job that scales them; none for others.
     """
 
     epochs: int
@@ -128,6 +129,7 @@ class TrainReport:
     idle_units: IdleUnits | None = None
     hashed_counts: Mapping[str, HashedCounts] = field(default_factory=dict)
     hot: HotFigures | None = None
+    running_servers: tuple[str, ...] = ()
 
     @property
     def final(self) -> AnyScores | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -327,6 +327,11 @@ class OpenServers:
     def begun(self) -> RunServers:
         """The servers with tables when training begins."""
         return replace(self.servers, addresses=self.servers.addresses[: self.begins_with])
+
+    def running(self, names: Collection[str]) -> RunServers:
+        """The servers of these names; without names all of them."""
+        kept = tuple(one for k, one in enumerate(self.servers.addresses) if not names or f"s{k}" in names)
+        return replace(self.servers, addresses=kept)
 
     def watch(self, servers: RunServers) -> ServerWatch:
         """Watch the servers that have the tables now."""
