@@ -32,6 +32,7 @@ StorageError
 CheckFailed               a program for TPUs could not be lowered or compiled
 DamagedFrame              bytes between two processes did not arrive as they were sent
 HostLost                  another host of the job ended, or does not answer
+SliceLost                 a machine of a TPU slice does not answer, or has lost what it had been sent
 ServerLost                a parameter server does not answer, or has lost its rows or what a client had begun
 MoveGivenUp               tables were not moved to other servers; training goes on with those before
 AttemptOver               the controller gave the attempt up
@@ -160,6 +161,12 @@ class HostLost(HeadraceError):
 
 class HostKilled(HostLost):
     """Another process of this machine was ended by a signal: the same work may begin again."""
+
+
+class SliceLost(HeadraceError):
+    """A machine of a TPU slice does not answer, or was started again without what it had been sent: the process that drives it begins again."""
+
+    exit_status = 6
 
 
 class ServerLost(HeadraceError):

@@ -142,9 +142,11 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
                          allowed="such as 4, or 2..8 with --launcher gke", next_step="give this option too")  # fmt: skip
     topology = _slice_of(options, training, tpus)
     has_own_slices = cluster.launcher == GKE and tpus is not None and bool(options.servers.servers)
+    machines = topology.hosts if topology is not None and tpus is not None and topology.hosts > 1 else 0
+    of_slice = 1 if topology is None or machines else topology.hosts
     if topology is not None and not has_own_slices:
-        check_hosts(hosts.hosts, topology)
-    count = hosts.hosts or (1 if topology is None else topology.hosts)
+        check_hosts(hosts.hosts, of_slice, topology)
+    count = hosts.hosts or of_slice
     files = _placement_files(options, hosts.as_job(count), tpus)
     return ClusterJob(
         name=cluster.job_name or "headrace",
@@ -159,7 +161,8 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         grace_secs=hosts.grace_secs,
         notice_metadata=hosts.notice_metadata or (_METADATA if cluster.launcher == TPU_VM else ""),
         spot=cluster.spot,
-        device_arguments=tuple(options.device.arguments() if tpus is None else tpus.arguments()),
+        device_arguments=tuple(options.device.arguments() if tpus is None else _device_arguments(tpus, machines)),
+        slice_machines=machines,
         gpu=options.device.has_gpu,
         accelerator=cluster.accelerator,
         servers=options.servers.count,
@@ -168,6 +171,11 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         files=files,
         has_export=bool(export),
     )
+
+
+def _device_arguments(tpus: TpuOptions, machines: int) -> list[str]:
+    """The options of a host for TPUs; without the addresses of the ``machines`` that it drives, which the launcher knows."""
+    return (replace(tpus, tpu="") if machines else tpus).arguments()
 
 
 def _placement_files(options: TrainOptions, job: HostOptions | None, tpus: TpuOptions | None) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -233,6 +234,55 @@ def host(
         connect=None if tpus is None else tpus.connect,
     )
     _end(is_over, over_status)
+
+
+@app.command("tpu-server")
+def tpu_server(
+    port: Annotated[
+        int, typer.Option(help="Where it serves, on all addresses of this machine: in a private network.")
+    ] = 7416,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--host",
+            help="The name of the host that drives it, which gets a notice when SIGTERM comes.",
+            show_default=False,
+        ),
+    ] = "",
+    controller: Annotated[
+        str, typer.Option("--controller", help="With --host: the address of the controller.", show_default=False)
+    ] = "",
+    token_file: Annotated[
+        str, typer.Option("--token-file", help="With --host: the token of the job.", show_default=False)
+    ] = "",
+    grace_secs: Annotated[float, typer.Option(help="With --host: the seconds that it serves after SIGTERM.")] = 30.0,
+    cpus: Annotated[int, typer.Option("--cpus", hidden=True, help="CPUs that stand for devices.")] = 0,
+    supervisor: Supervised = 0,
+) -> None:
+    """Run the programs of a host on the TPUs of this machine, one of several of a slice. Status 143: it was terminated."""
+    from headrace.terminal.stopping import SIGTERM_STATUS
+    from trainer.job.launch.role_signals import end_with_supervisor, on_termination
+    from trainer.job.launch.slice_server import notice_of_host, run_slice_server
+    from trainer.wire.flight.addresses import Address
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    given = {"--host": name, "--controller": controller, "--token-file": token_file}
+    if missing := [option for option, value in given.items() if not value and any(given.values())]:
+        raise InputError("--host, --controller and --token-file must be given together", where=missing[0], next_step=f"give {missing[0]} too")  # fmt: skip
+    notify = notice_of_host(name, Address.parse(controller), read_token_file(token_file)) if name else None
+    if supervisor:
+        end_with_supervisor(supervisor)
+    import_tensorflow_quietly()
+    run_slice_server(
+        port,
+        on_signals=on_termination,
+        notify=notify,
+        grace_secs=check_grace("--grace-secs", grace_secs),
+        cpus=cpus,
+    )
+    # TensorFlow cannot end its server, and the end of the interpreter would wait for it
+    logging.shutdown()
+    os._exit(SIGTERM_STATUS)
 
 
 @app.command("phases")

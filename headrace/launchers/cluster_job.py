@@ -74,6 +74,7 @@ class ClusterJob:
         notice_metadata: the URL of the metadata server that gives notices to hosts; empty: SIGTERM alone does.
         spot: use machines that may be preempted.
         device_arguments: of the host, whose TPUs or GPUs train; empty: hosts train on their CPUs.
+        slice_machines: machines of the slice of each host, whose TensorFlow servers it drives from elsewhere; 0: each host is on a machine of a slice.
         gpu: hosts have a GPU each.
         accelerator: the kind of these GPUs, the label ``cloud.google.com/gke-accelerator`` of their nodes; empty: any.
         servers: the number of parameter servers, the most of a range; 0: hosts hold the tables.
@@ -97,6 +98,7 @@ class ClusterJob:
     notice_metadata: str = ""
     spot: bool = False
     device_arguments: tuple[str, ...] = ()
+    slice_machines: int = 0
     gpu: bool = False
     accelerator: str = ""
     servers: int = 0
@@ -166,11 +168,11 @@ class ClusterJob:
         return self.phase == "initial"
 
 
-def check_hosts(hosts: int, topology: Topology) -> None:
-    """Raise :class:`InputError` for another number of hosts than the slice has; 0 is none given."""
-    if hosts not in (0, topology.hosts):
+def check_hosts(hosts: int, expected: int, topology: Topology) -> None:
+    """Raise :class:`InputError` for another number of hosts than train on the slice; 0 is none given."""
+    if hosts not in (0, expected):
         raise InputError("the number of hosts must be that of the TPU slice", where="--hosts", value=hosts,
-                         allowed=f"{topology.hosts}, of {topology}", next_step="leave --hosts out")  # fmt: skip
+                         allowed=f"{expected}, of {topology}", next_step="leave --hosts out")  # fmt: skip
 
 
 def check_name(option: str, name: str, *, most: int = 63) -> None:

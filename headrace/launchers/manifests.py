@@ -24,6 +24,7 @@ from headrace.launchers.role_commands import (
     ROLE_FOLDER,
     SERVER_PORT,
     SERVICE_ACCOUNT_FOLDER,
+    SLICE_PORT,
     TOKEN_FILE,
     WORKER_PORT,
     controller_command,
@@ -33,10 +34,12 @@ from headrace.launchers.role_commands import (
     phases_command,
     reader_command,
     server_command,
+    slice_command,
     worker_command,
 )
 from trainer.job.launch.cluster.suspension import QUEUE_LABEL
 from trainer.job.launch.role_signals import LEFT_STATUS
+from trainer.options.topology import Topology
 from transforms.errors import InputError
 
 Object = dict[str, Any]
@@ -235,6 +238,7 @@ def _workers_jobset(job: ClusterJob, cluster: Cluster) -> Object:
         "failurePolicy": {"maxRestarts": _MOST_RESTARTS},
         "replicatedJobs": [
             _hosts(job),
+            *([_slices(job)] if job.slice_machines else []),
             *(
                 []
                 if job.is_scaled
@@ -255,36 +259,64 @@ def _workers_jobset(job: ClusterJob, cluster: Cluster) -> Object:
 
 def _hosts(job: ClusterJob) -> Object:
     selector, resources = _nodes_of_hosts(job)
-    command = host_command(job, _NAME_OF_HOST, f"{_IP}:{HOST_PORT}", _controller_address(job))
+    command = host_command(job, _NAME_OF_HOST, f"{_IP}:{HOST_PORT}", _controller_address(job), _machines_of_host(job))
     container = _container(job, "host", command, [_TOKEN_MOUNT, _ROLE_MOUNT], {}, [_IP_VARIABLE, _INDEX_VARIABLE])
     container["resources"] = resources
     pod = _worker_pod(job, container, math.ceil(job.grace_secs) + END_SECS)
     if selector:
         pod = {**pod, "nodeSelector": selector}
     found = _replicated_job(job, "host", job.hosts, pod)
-    if job.topology is None:
-        return found
+    return found if job.topology is None or job.slice_machines else _on_one_slice(found)
+
+
+def _on_one_slice(job: Object) -> Object:
+    """A Job whose pods are all on nodes of one slice, which no other Job has."""
     slice_of_one_pool = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
-    found["template"] = {"metadata": {"annotations": slice_of_one_pool}, **found["template"]}
-    return found
+    return {**job, "template": {"metadata": {"annotations": slice_of_one_pool}, **job["template"]}}
+
+
+def _slices(job: ClusterJob) -> Object:
+    """A slice for each host, which drives the TensorFlow servers of its machines. They end when the JobSet is complete."""
+    assert job.topology is not None
+    selector, resources = _nodes_of_slice(job, job.topology)
+    command = slice_command(job, f"h{_JOB_INDEX}", _controller_address(job))
+    container = _container(job, "host", command, [_TOKEN_MOUNT], {}, [_JOB_INDEX_VARIABLE])
+    container |= {"name": "slice", "resources": resources}
+    pod = _worker_pod(job, container, math.ceil(job.grace_secs) + END_SECS)
+    pod |= {"nodeSelector": selector, "volumes": [_token_volume(job)]}
+    return _on_one_slice(_replicated_job(job, "slice", job.slice_machines, pod, replicas=job.hosts))
+
+
+def _machines_of_host(job: ClusterJob) -> str:
+    """The addresses of the TensorFlow servers that a host drives; empty where its devices are on its own machine."""
+    names = (f"{job.workers}-slice-{_POD_INDEX}-{machine}.{job.workers}" for machine in range(job.slice_machines))
+    return ",".join(f"{name}:{SLICE_PORT}" for name in names)
 
 
 def _nodes_of_hosts(job: ClusterJob) -> tuple[Object, Object]:
     """The labels of the nodes of hosts, and the resources that a host takes of its node."""
-    spot = {"cloud.google.com/gke-spot": "true"} if job.spot else {}
-    if (topology := job.topology) is not None:
-        of_slice = {
-            "cloud.google.com/gke-tpu-accelerator": topology.generation.gke_accelerator,
-            "cloud.google.com/gke-tpu-topology": topology.shape_text,
-        }
-        chips = {"google.com/tpu": str(topology.chips_per_host)}
-        return {**of_slice, **spot}, {"requests": chips, "limits": chips}
-    own = {"cpu": "8", "memory": "32Gi"}
+    if job.topology is not None and not job.slice_machines:
+        return _nodes_of_slice(job, job.topology)
+    spot, own = _spot(job), {"cpu": "8", "memory": "32Gi"}
     if not job.gpu:
         return spot, {"requests": own}
     kind = {"cloud.google.com/gke-accelerator": job.accelerator} if job.accelerator else {}
     gpu = {"nvidia.com/gpu": "1"}  # GKE lets pods that ask for it on nodes with GPUs
     return {**kind, **spot}, {"requests": {**own, **gpu}, "limits": gpu}
+
+
+def _nodes_of_slice(job: ClusterJob, topology: Topology) -> tuple[Object, Object]:
+    """The labels of the nodes of a slice, and the resources that a process takes of its node: all chips."""
+    of_slice = {
+        "cloud.google.com/gke-tpu-accelerator": topology.generation.gke_accelerator,
+        "cloud.google.com/gke-tpu-topology": topology.shape_text,
+    }
+    chips = {"google.com/tpu": str(topology.chips_per_host)}
+    return {**of_slice, **_spot(job)}, {"requests": chips, "limits": chips}
+
+
+def _spot(job: ClusterJob) -> Object:
+    return {"cloud.google.com/gke-spot": "true"} if job.spot else {}
 
 
 def _reader_set(job: ClusterJob, cluster: Cluster) -> Object:
@@ -384,8 +416,10 @@ def _worker_pod(job: ClusterJob, container: Object, termination_secs: int) -> Ob
     }
 
 
-def _replicated_job(job: ClusterJob, name: str, pods: int, pod: Object, rules: Sequence[Object] = ()) -> Object:
-    """One Job of the JobSet. A pod that left or was disrupted is replaced, and is no failure."""
+def _replicated_job(
+    job: ClusterJob, name: str, pods: int, pod: Object, rules: Sequence[Object] = (), *, replicas: int = 1
+) -> Object:
+    """One Job of the JobSet, or ``replicas`` equal ones. A pod that left or was disrupted is replaced, and is no failure."""
     evicted = [{"type": "DisruptionTarget", "status": "True"}]
     passing = [
         {"action": "Ignore", "onPodConditions": evicted},
@@ -402,7 +436,7 @@ def _replicated_job(job: ClusterJob, name: str, pods: int, pod: Object, rules: S
             "spec": {"restartPolicy": "Never", **pod},
         },
     }
-    return {"name": name, "replicas": 1, "template": {"spec": spec}}
+    return {"name": name, "replicas": replicas, "template": {"spec": spec}}
 
 
 def _container(
@@ -444,7 +478,8 @@ def _literal(job: ClusterJob) -> ClusterJob:
     )
 
 
-_IP, _NAME_OF_HOST, _NAME_OF_READER = "$(POD_IP)", "h$(POD_INDEX)", "r$(POD_INDEX)"
+_IP, _POD_INDEX, _JOB_INDEX = "$(POD_IP)", "$(POD_INDEX)", "$(JOB_INDEX)"
+_NAME_OF_HOST, _NAME_OF_READER = f"h{_POD_INDEX}", f"r{_POD_INDEX}"
 _IP_VARIABLE = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 
@@ -454,6 +489,8 @@ def _variable_of(index: str) -> Object:
 
 
 _INDEX_VARIABLE = _variable_of(_INDEX)
+#: The number of a Job among the equal ones of a JobSet.
+_JOB_INDEX_VARIABLE = {**_variable_of("metadata.labels['jobset.sigs.k8s.io/job-index']"), "name": "JOB_INDEX"}
 
 
 def _catalog(job: ClusterJob, *, optional: bool) -> Object:

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from headrace.launchers.cluster_job import ClusterJob
 from headrace.terminal.stopping import SIGTERM_STATUS
 from trainer.job.launch.role_signals import LEFT_STATUS
+from trainer.job.launch.slice_server import DEFAULT_PORT
 
 #: Where the roles serve. TPU software takes ports from 8431 on.
 CONTROLLER_PORT, READER_PORT, HOST_PORT, SERVER_PORT = 7410, 7411, 7412, 7413
 #: Of the controller of caught-up training: a host of initial training that is slow to end must not join it.
 CAUGHT_UP_PORT = 7414
 WORKER_PORT = 7415
+#: Of the TensorFlow server on each machine of a slice that is driven from elsewhere.
+SLICE_PORT = DEFAULT_PORT
 #: Of several readers on one machine, the port of the first.
 FIRST_READER_PORT = 7420
 #: Where a container finds the token, the training options and its own folder.
@@ -87,11 +90,20 @@ def reader_command(job: ClusterJob, name: str, address: str, controller: str) ->
     return [*_role_command("reader", name, address, controller), *_over_status(job)]
 
 
-def host_command(job: ClusterJob, name: str, address: str, controller: str) -> list[str]:
-    """The command of a host, which serves at ``address``."""
+def host_command(job: ClusterJob, name: str, address: str, controller: str, machines: str = "") -> list[str]:
+    """The command of a host, which serves at ``address``; ``machines``: the addresses of the TensorFlow servers that it drives."""
     notices = ["--notice-metadata", job.notice_metadata] if job.notice_metadata else []
-    own = ["--grace-secs", f"{job.grace_secs:g}", *notices, *job.device_arguments, *_over_status(job)]
+    tpus = [*job.device_arguments, *(["--tpu", machines] if machines else [])]
+    own = ["--grace-secs", f"{job.grace_secs:g}", *notices, *tpus, *_over_status(job)]
     return [*_role_command("host", name, address, controller), *own]
+
+
+def slice_command(job: ClusterJob, host: str, controller: str) -> list[str]:
+    """The command of the TensorFlow server of one machine, which ``host`` drives. After SIGTERM the host gets a notice."""
+    return [
+        *("headrace", "role", "tpu-server", "--port", str(SLICE_PORT), "--host", host, "--controller", controller),
+        *("--token-file", TOKEN_FILE, "--grace-secs", f"{job.grace_secs:g}"),
+    ]
 
 
 def _over_status(job: ClusterJob) -> list[str]:

@@ -14,10 +14,12 @@ from headrace.launchers.role_commands import (
     FIRST_READER_PORT,
     HOST_PORT,
     OPTIONS_FILE,
+    SLICE_PORT,
     TOKEN_FILE,
     controller_command,
     host_command,
     reader_command,
+    slice_command,
 )
 from trainer.options.topology import GENERATIONS
 from transforms.errors import InputError
@@ -25,8 +27,22 @@ from transforms.errors import InputError
 _ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]{1,2}-[a-z]{1,2}[0-9]?[a-z]?\Z", re.ASCII)
 _PROJECT = re.compile(r"([a-z][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]\Z", re.ASCII)
 #: Texts of commands that the shell of a machine replaces.
-_IP, _CONTROLLER, _INDEX, _READER, _READER_PORT = "@ip@", "@controller@", "@index@", "@reader@", "@port@"
-_SHELL = {_IP: "$ip", _CONTROLLER: "$controller", _INDEX: "$index", _READER: "$reader", _READER_PORT: "$port"}
+_IP, _CONTROLLER, _INDEX, _READER, _READER_PORT, _SERVERS = (
+    "@ip@",
+    "@controller@",
+    "@index@",
+    "@reader@",
+    "@port@",
+    "@servers@",
+)
+_SHELL = {
+    _IP: "$ip",
+    _CONTROLLER: "$controller",
+    _INDEX: "$index",
+    _READER: "$reader",
+    _READER_PORT: "$port",
+    _SERVERS: "$servers",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +69,8 @@ class TpuVm:
 def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
     """A Bash script that makes the slice, starts the roles on it, and waits. Raises :class:`InputError`.
 
-    The controller runs on the first machine, a host on each, and the readers are spread over all of them.
+    The controller runs on the first machine, and the readers are spread over all of them. A host runs on each machine; where TPUs train on several,
+    one host runs on the first machine, and drives a TensorFlow server on each.
     """
     topology = job.topology
     if topology is None:
@@ -73,7 +90,7 @@ def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
         name=job.name,
         topology=topology,
         vm_type=topology.vm_type,
-        hosts=job.hosts,
+        machines=topology.hosts,
         chips=topology.chips_per_host,
         run_dir=job.run_dir,
         slice=slice_,
@@ -81,9 +98,10 @@ def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
         options=job.options or "{}\n",
         registry=shlex.quote(job.images.repository.split("/")[0]),
         controller=_docker("controller", job, _controller(job)),
-        host=_docker(
-            "host", job, host_command(job, f"h{_INDEX}", f"{_IP}:{HOST_PORT}", f"{_CONTROLLER}:{CONTROLLER_PORT}")
-        ),
+        host=_host(job),
+        servers=_FIND_SERVERS.format(port=SLICE_PORT) if job.slice_machines else "",
+        second='servers="$2"\n' if job.slice_machines else "",
+        passed=" $servers" if job.slice_machines else "",
         reader=_docker("reader", job, _reader(job)),
         readers=job.readers.most,
         first_port=FIRST_READER_PORT,
@@ -92,6 +110,16 @@ def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
 
 def _controller(job: ClusterJob) -> list[str]:
     return controller_command(job, f"{_IP}:{CONTROLLER_PORT}")
+
+
+def _host(job: ClusterJob) -> str:
+    """The commands of a machine that start its host, and its TensorFlow server where one host drives those of all machines."""
+    controller, drives = f"{_CONTROLLER}:{CONTROLLER_PORT}", bool(job.slice_machines)
+    started = _docker("host", job, host_command(job, f"h{_INDEX}", f"{_IP}:{HOST_PORT}", controller, _SERVERS if drives else ""))  # fmt: skip
+    if not drives:
+        return started
+    on_first = started.replace("\n", "\n  ")
+    return f'{_docker("slice", job, slice_command(job, "h0", controller))}\nif [ "$index" = 0 ]; then\n  {on_first}\nfi'
 
 
 def _reader(job: ClusterJob) -> list[str]:
@@ -104,12 +132,18 @@ def _docker(role: str, job: ClusterJob, command: Sequence[str]) -> str:
     own = {
         "controller": ["--env-file", f"{_HOME}/catalog.env", "--volume", "headrace-controller:/var/lib/headrace"],
         "reader": ["--env-file", f"{_HOME}/catalog.env"],
-        "host": ["--privileged", "--stop-timeout", str(round(job.grace_secs) + END_SECS)],
+        "host": [*([] if job.slice_machines else ["--privileged"]), *_stop(job)],
+        "slice": ["--privileged", *_stop(job)],
     }[role]
     mounts = ["--volume", f"{_HOME}/token:{TOKEN_FILE}:ro", "--volume", f"{_HOME}/options.json:{OPTIONS_FILE}:ro"]
     options = ["--name", name, "--restart", "on-failure", "--net", "host", "--user", "root", *own, *mounts]
-    words = list(map(_quoted, ["sudo", "docker", "run", "--detach", *options, job.images.of(role), *command[1:]]))
+    image = job.images.of("host" if role == "slice" else role)
+    words = list(map(_quoted, ["sudo", "docker", "run", "--detach", *options, image, *command[1:]]))
     return "".join(f" \\\n    {one}" if one.startswith("--") else f" {one}" for one in words).lstrip()
+
+
+def _stop(job: ClusterJob) -> list[str]:
+    return ["--stop-timeout", str(round(job.grace_secs) + END_SECS)]
 
 
 #: The folder of a machine with the files of the job.
@@ -126,9 +160,14 @@ def _quoted(text: str) -> str:
     return f'"{text}"'
 
 
+_FIND_SERVERS = """\
+machines="$(gcloud compute tpus tpu-vm describe "${{slice[@]}}" --format='value(networkEndpoints[].ipAddress)')"
+servers="${{machines//;/:{port},}}:{port}"
+"""
+
 _SCRIPT = """\
 #!/usr/bin/env bash
-# Trains the job {name} on a TPU slice {topology} ({vm_type}: {hosts} machines of {chips} chips), and deletes the slice after it.
+# Trains the job {name} on a TPU slice {topology} ({vm_type}: {machines} machines of {chips} chips), and deletes the slice after it.
 # Written by `headrace train --launcher tpu-vm`. The same script goes on from the last commit in {run_dir}.
 # It needs gcloud, openssl, and the catalog's URL in $HEADRACE_CATALOG_URL.
 set -euo pipefail
@@ -144,7 +183,7 @@ if [ -z "$state" ]; then
   gcloud compute tpus tpu-vm create "${{slice[@]}}" {made_as}
 fi
 controller="$(gcloud compute tpus tpu-vm describe "${{slice[@]}}" --format='value(networkEndpoints[0].ipAddress)')"
-
+{servers}
 # The files of the job, for each machine.
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
@@ -156,7 +195,7 @@ cat >"$folder/headrace-job/options.json" <<'END_OF_OPTIONS'
 cat >"$folder/headrace-job/machine.sh" <<'END_OF_MACHINE'
 set -euo pipefail
 controller="$1"
-ip="$(hostname -I | cut -d ' ' -f 1)"
+{second}ip="$(hostname -I | cut -d ' ' -f 1)"
 index="$(curl --silent --fail --header 'Metadata-Flavor: Google' \\
   http://metadata.google.internal/computeMetadata/v1/instance/attributes/agent-worker-number)"
 sudo gcloud auth configure-docker --quiet {registry}
@@ -167,15 +206,15 @@ fi
 if [ "$index" = 0 ]; then
   {controller}
 fi
-for ((reader = index; reader < {readers}; reader += {hosts})); do
-  port=$(({first_port} + reader / {hosts}))
+for ((reader = index; reader < {readers}; reader += {machines})); do
+  port=$(({first_port} + reader / {machines}))
   {reader}
 done
 {host}
 END_OF_MACHINE
 gcloud compute tpus tpu-vm ssh "${{slice[@]}}" --worker=all --command='rm -rf headrace-job'
 gcloud compute tpus tpu-vm scp --recurse "$folder/headrace-job" "${{slice[0]}}:" "${{slice[@]:1}}" --worker=all
-gcloud compute tpus tpu-vm ssh "${{slice[@]}}" --worker=all --command="bash headrace-job/machine.sh $controller"
+gcloud compute tpus tpu-vm ssh "${{slice[@]}}" --worker=all --command="bash headrace-job/machine.sh $controller{passed}"
 
 # The controller ends with the job.
 gcloud compute tpus tpu-vm ssh "${{slice[@]}}" --worker=0 --command='sudo docker logs --follow headrace-controller' || true

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -10,6 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
+
+from headrace.terminal.output import say_error
+from transforms.errors import HeadraceError
 
 #: The exit status of a process that SIGTERM ended.
 SIGTERM_STATUS = 128 + signal.SIGTERM
@@ -57,3 +61,10 @@ def ended_by_signals(first: Callable[[], None] | None = None) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         steps.disabled = False
+
+
+def end_process(error: HeadraceError) -> NoReturn:
+    """End this process with an error, from whichever thread, whatever the others wait for."""
+    say_error(f"error: {error}")
+    logging.shutdown()
+    os._exit(error.exit_status)

@@ -32,7 +32,7 @@ def on_slice(monkeypatch):
     """The names and limits with which an emulated slice was connected."""
     asked = []
 
-    def connect(name, settings):
+    def connect(name, settings, on_lost):
         asked.append((name, settings.default_max_ids, settings.default_max_unique_ids))
         return EmulatedSlice(2, settings=settings)
 

@@ -8,6 +8,7 @@ TensorFlow's own threads of a ``MirroredStrategy``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,13 +19,14 @@ from tensorflow.python.distribute import mirrored_run
 from tests.support.optimizer_formulas import reference
 from trainer.tables import FeatureSpec, IdBatch, TableSpec
 from trainer.tables.sparse_core import SparseCoreSettings
+from trainer.tables.tpu.call_inputs import CallInputs
 from trainer.tables.tpu.engine import TpuEngine
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
-from trainer.tables.tpu.slices import DenseStep, Predict, StepInputs
+from trainer.tables.tpu.slice_watch import SliceWatch, wait_for_servers, watch_slice
+from trainer.tables.tpu.slices import CallProgram, DenseStep, Predict
 from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
 from trainer.tables.tpu.table_states import PARAMETERS
 from trainer.tables.tpu.tpu_embedding_engine import TpuEmbeddingEngine
-from trainer.tables.tpu.training_loop import replica_elements
 
 
 class _EmulatedDevices(TpuEngine):
@@ -79,13 +81,19 @@ class _EmulatedDevices(TpuEngine):
 
     def _rows(self, table: TableSpec, name: str, rows: np.ndarray) -> np.ndarray:
         place = self.places()[table.name]
-        return place.read(self._read_arrays(place.stack)[name], rows)
+        found, parts = np.zeros((len(rows), place.dim), np.float32), place.parts_of(rows)
+        for part in np.unique(parts).tolist():
+            own = parts == part
+            found[own] = place.read(part, self._read_part(place.stack, part)[name], rows[own])
+        return found
 
     def _write_rows(self, table: TableSpec, name: str, rows: np.ndarray, values: np.ndarray) -> None:
         place = self.places()[table.name]
-        arrays = self._read_arrays(place.stack)
-        place.write(arrays[name], rows, values)
-        self._write_arrays(place.stack, arrays)
+        parts = place.parts_of(rows)
+        for part in np.unique(parts).tolist():
+            own, arrays = parts == part, self._read_part(place.stack, part)
+            place.write(part, arrays[name], rows[own], values[own])
+            self._write_part(place.stack, part, arrays)
 
 
 class EmulatedSparseCoreEngine(_EmulatedDevices, SparseCoreEngine):
@@ -115,16 +123,33 @@ class EmulatedTpuEmbeddingEngine(_EmulatedDevices, TpuEmbeddingEngine):
 
 
 class EmulatedSlice:
-    """A :class:`~trainer.tables.tpu.slices.TpuSlice`; without ``sparse_cores`` one of v2 to v4."""
+    """A :class:`~trainer.tables.tpu.slices.TpuSlice`; without ``sparse_cores`` one of v2 to v4.
 
-    def __init__(self, replicas: int = 2, *, sparse_cores: int = 4, settings: SparseCoreSettings | None = None) -> None:
+    ``servers``: addresses of TensorFlow servers, each of which has equally many of the devices: variables, inputs and the dense parts of
+    :meth:`dense_program` are there.
+    """
+
+    def __init__(
+        self,
+        replicas: int = 2,
+        *,
+        sparse_cores: int = 4,
+        settings: SparseCoreSettings | None = None,
+        servers: Sequence[str] = (),
+    ) -> None:
         self.replicas, self.sparse_cores, self.holds_tables = replicas, sparse_cores, True
+        self.machines = max(len(servers), 1)
         self._settings = settings or SparseCoreSettings()
         #: Of each step without tables, the bytes that enter all devices and those that leave them.
         self.transfers: list[tuple[int, int]] = []
         #: The batches of each call of a program that scores.
         self.scored_steps: list[int] = []
-        self.strategy = planned_strategy(PlannedSlice(replicas, sparse_cores=sparse_cores), on_cpu=True)
+        self.strategy = (
+            remote_strategy(replicas, sparse_cores, servers)
+            if servers
+            else planned_strategy(PlannedSlice(replicas, sparse_cores=sparse_cores), on_cpu=True)
+        )
+        self._hosts = [f"/job:worker/replica:0/task:{k}/device:CPU:0" for k in range(len(servers))] or ["/device:CPU:0"]
         self.strategy.extended._get_replica_id_in_sync_group = lambda replica: replica
         # a packed variable finds its parts by their devices, which are one here
         self.strategy._enable_packed_variable_in_eager_mode = False
@@ -148,27 +173,44 @@ class EmulatedSlice:
         return engine
 
     def lookup(self, engine: TpuEngine) -> Callable[[IdBatch], np.ndarray]:
+        inputs = CallInputs(engine, (), machines=self.machines)
+
         def run(batch):
-            found = self._run(lambda inputs: engine.lookup(inputs, training=False)[0].numpy(), engine.inputs(batch))
-            return np.concatenate(found)
+            (elements,) = self._elements(inputs, [(batch, ())])
+            return np.concatenate(self._run(lambda one: engine.lookup(one[0], training=False)[0].numpy(), elements))
 
         return run
 
     def update(self, engine: TpuEngine) -> Callable[[IdBatch, np.ndarray], None]:
+        inputs = CallInputs(engine, (tf.TensorSpec([engine.events, engine.width]),), machines=self.machines)
+
         def replica(element):
-            inputs, gradients = element
-            _, kept = engine.lookup(inputs)
+            ids, (gradients,) = element
+            _, kept = engine.lookup(ids)
             engine.apply_gradients(gradients, kept)
 
         def run(batch, gradients):
-            parts = [tf.constant(part) for part in np.split(gradients, self.replicas)]
-            self._run(replica, list(zip(engine.inputs(batch), parts, strict=True)))
+            (elements,) = self._elements(inputs, [(batch, (gradients,))])
+            self._run(replica, elements)
 
         return run
 
-    def training(
-        self, engine: TpuEngine, dense_step: DenseStep, other_specs: tuple[Any, ...]
-    ) -> Callable[[Sequence[StepInputs]], None]:
+    def _elements(self, inputs: CallInputs, batches) -> list[list[Any]]:
+        """What each replica reads in each step."""
+        per = self.replicas // self.machines
+        of_machines = []
+        for machine, arrays in enumerate(inputs.pack(batches)):
+            with tf.device(self._hosts[machine]):
+                drawn = iter(inputs.elements(arrays))
+                of_machines.append([next(drawn) for _ in range(per * len(batches))])
+        return [
+            [one for found in of_machines for one in found[step * per : (step + 1) * per]]
+            for step in range(len(batches))
+        ]
+
+    def training(self, engine: TpuEngine, dense_step: DenseStep, other_specs: tuple[Any, ...]) -> CallProgram:
+        inputs = CallInputs(engine, other_specs, machines=self.machines)
+
         def look_up(element):
             return engine.lookup(element[0])
 
@@ -178,10 +220,6 @@ class EmulatedSlice:
 
         def update(found):
             engine.apply_gradients(*found)
-
-        def elements_of(batches):
-            drawn = list(replica_elements(engine, lambda: batches, other_specs))
-            return [drawn[k : k + self.replicas] for k in range(0, len(drawn), self.replicas)]
 
         def dense_of(looked_up, step):
             return self._run(dense, list(zip(looked_up, step, strict=True)))
@@ -199,25 +237,30 @@ class EmulatedSlice:
                     looked_up = self._run(look_up, steps[k + 1])
                 self._run(update, found)
 
-        def run(batches):
-            (pipelined if engine.is_pipelined else serial)(elements_of(batches))
+        def begin(batches):
+            steps = self._elements(inputs, batches)
+            return lambda: (pipelined if engine.is_pipelined else serial)(steps)
 
-        return run
+        return begin
 
-    def scoring(
-        self, engine: TpuEngine, predict: Predict, other_specs: tuple[Any, ...]
-    ) -> Callable[[Sequence[StepInputs]], None]:
+    def scoring(self, engine: TpuEngine, predict: Predict, other_specs: tuple[Any, ...]) -> CallProgram:
+        inputs = CallInputs(engine, other_specs, machines=self.machines)
+
         def replica(element):
-            inputs, others = element
-            predict(engine.lookup(inputs, training=False)[0], *others)
+            ids, others = element
+            predict(engine.lookup(ids, training=False)[0], *others)
 
-        def run(batches):
-            drawn = list(replica_elements(engine, lambda: batches, other_specs))
-            self.scored_steps.append(len(batches))
-            for k in range(0, len(drawn), self.replicas):
-                self._run(replica, drawn[k : k + self.replicas])
+        def begin(batches):
+            steps = self._elements(inputs, batches)
 
-        return run
+            def run():
+                self.scored_steps.append(len(batches))
+                for step in steps:
+                    self._run(replica, step)
+
+            return run
+
+        return begin
 
     def dense_program(self, step: Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:
         """All replicas in one graph, as a slice has them in one program."""
@@ -245,6 +288,16 @@ class EmulatedSlice:
         with self.strategy.scope():
             mirrored_run.call_for_each_replica(self.strategy, replica, (), {})
         return found
+
+
+def remote_strategy(replicas: int, sparse_cores: int, servers: Sequence[str]) -> Any:
+    """A strategy whose devices are CPUs of TensorFlow servers, which this process connects to."""
+    answers = wait_for_servers(servers)
+    tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": list(servers)}))
+    watch_slice(SliceWatch(answers, silence_secs=3.0), lambda lost: os._exit(lost.exit_status), grace_secs=2.0)
+    per = replicas // len(servers)
+    devices = [f"/job:worker/replica:0/task:{r // per}/device:CPU:{r % per}" for r in range(replicas)]
+    return planned_strategy(PlannedSlice(replicas, len(servers), sparse_cores, "worker"), devices=devices)
 
 
 def _bag_of(splits: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tpu_aot.preprocessing_case import EVENTS, SEED, STACK, features
+from tests.trainer.tables.tpu.engines import ragged_inputs
 from trainer.tables.engine import IdBatch
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
@@ -72,10 +73,12 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
         engine = SparseCoreEngine(features(), seed=SEED, events_per_replica=EVENTS, settings=settings)
     batch = _batch(request)
     (stack,) = {place.stack for place in engine.places().values()}
-    values = initial_arrays(engine.tables, engine.places(), SEED)[PARAMETERS]
+    values = np.concatenate(
+        [initial_arrays(engine.tables, engine.places(), part, SEED)[PARAMETERS] for part in range(replicas)]
+    )
     activations = []
     try:
-        for ids, gains in engine.inputs(batch):
+        for ids, gains in ragged_inputs(engine, batch):
             ((part, _, _),) = engine.embedding.enqueue(ids, gains).values()
             found = {stack: tf.constant(_emulated(part, values, sparse_cores))}
             activations.append(engine.joined(engine.embedding._unstack_activations(found)).numpy())
@@ -93,7 +96,7 @@ def _count(request: dict[str, Any]) -> dict[str, Any]:
     with planned_strategy(PlannedSlice(replicas, sparse_cores=sparse_cores)).scope():
         engine = SparseCoreEngine(features(), seed=SEED, events_per_replica=EVENTS, settings=settings)
     counts: dict[str, list[Any]] = {}
-    for ids, gains in engine.inputs(_batch(request)):
+    for ids, gains in ragged_inputs(engine, _batch(request)):
         for table, (part, _, _) in engine.embedding.enqueue(ids, gains).items():
             counts.setdefault(table, []).extend(_counts(part, replicas * sparse_cores, sparse_cores))
     return {"counts": counts}

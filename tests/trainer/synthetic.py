@@ -1,7 +1,8 @@
 """A small synthetic read solution with labels that depend on its inputs, and a reader, without files or catalog.
 
 Also a program: ``python synthetic.py <run_dir> <options as JSON> <batches>`` trains on it, for tests that kill a training
-process: after so many batches it stands still (0: never). The option ``servers`` puts the tables on so many servers of the process.
+process: after so many batches it stands still (0: never). The option ``servers`` puts the tables on so many servers of the process,
+``slice_servers`` the devices of an emulated slice on TensorFlow servers at these addresses; ``replicas`` are its devices.
 """
 
 from __future__ import annotations
@@ -149,6 +150,7 @@ def main(run_dir: str, options: str, batches: str) -> None:
 
     settings = json.loads(options)
     data, servers = Synthetic(settings.pop("partitions", 4)), settings.pop("servers", 0)
+    on_slice = {"replicas": settings.pop("replicas", 2), "servers": settings.pop("slice_servers", ())}
     options = config(run_dir, deterministic=True, **settings)
     slice_ = None
     if options.engine == "tpu":
@@ -156,7 +158,7 @@ def main(run_dir: str, options: str, batches: str) -> None:
         from trainer.model.tensorflow_settings import prepare_tensorflow
 
         prepare_tensorflow(options)  # before the slice's first use of TensorFlow
-        slice_ = EmulatedSlice()
+        slice_ = EmulatedSlice(**on_slice)
     with on_servers(servers, run_dir) as make_engine:
         report = train(data.solution, data.read, options, progress=tell, slice_=slice_, make_engine=make_engine)
     print(json.dumps({"kind": "report", "report": report.to_document()}), flush=True)

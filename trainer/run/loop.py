@@ -56,6 +56,7 @@ from trainer.tables.hashed_counts import HashedCounts
 from trainer.tables.hot_figures import HotFigures
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.statistics.batch_sampler import BatchSampler
+from trainer.tables.tpu.slice_servers import noticing_lost_machines
 from trainer.tables.tpu.slices import TpuSlice
 from transforms.derived_documents import document_of
 from transforms.errors import HeadraceError
@@ -330,14 +331,14 @@ class _Run:
     def finish(
         self, clock: Callable[[], float], read: ReadFragment, stop: Callable[[], bool], ends_early: Callable[[], bool]
     ) -> TrainReport:
-        """Train every remaining epoch, or until ``stop`` or ``ends_early``. Raises :class:`TrainingLost`."""
+        """Train every remaining epoch, or until ``stop`` or ``ends_early``. Raises :class:`TrainingLost`, and :class:`SliceLost`."""
         started = clock()
         first = self._progress.epochs_done
         self._kept = first, 0
         finished = True
         self._steps = self._weights.steps(self._config.staleness, self._progress.step)
         try:
-            with self._steps, BackgroundWriter(self._written) as self._writer:
+            with noticing_lost_machines(), self._steps, BackgroundWriter(self._written) as self._writer:
                 while finished and (stage := self._next_stage(read)):
                     finished = self._train_stage(stage, read, stop, ends_early)
         except ServerLost as error:

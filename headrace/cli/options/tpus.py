@@ -28,7 +28,7 @@ class TpuOptions:
     tpu: Annotated[
         str,
         typer.Option(
-            help="Train on TPUs: local for those of this machine, or their name; with --servers the dense part alone. Default: the cpu engine.", show_default=False
+            help="Train on TPUs: local for those of this machine, their name, or host:port,… of a headrace role tpu-server on each machine of a slice; with --servers the dense part alone. Default: the cpu engine.", show_default=False
         ),
     ] = ""  # fmt: skip
     max_ids: Annotated[
@@ -83,7 +83,11 @@ class TpuOptions:
         return command_line(self)
 
     def connect(self) -> TpuSlice:
-        """Set up the TPUs. Raises :class:`~trainer.errors.ConfigError` if there are none that can be used."""
+        """Set up the TPUs; this process ends when a machine of theirs is lost.
+
+        Raises :class:`~trainer.errors.ConfigError` if there are none that can be used.
+        """
+        from headrace.terminal.stopping import end_process
         from trainer.tables.sparse_core import SparseCoreSettings
         from trainer.tables.tpu.connected_slice import connect
 
@@ -96,6 +100,7 @@ class TpuOptions:
                 if self.max_unique_ids is None
                 else self.max_unique_ids,
             ),
+            on_lost=end_process,
         )
 
 
@@ -109,10 +114,6 @@ def check_slice_of(
     if not (generation.sparse_cores or is_served):
         raise InputError("the tpu engine must have SparseCores", where="--topology", value=str(topology), allowed="v4, v5p, v6e, tpu7x",
                          next_step="give --servers N too: then servers hold the tables; or leave --tpu out: the cpu engine trains on the hosts of v5e")  # fmt: skip
-    if topology.hosts > 1:
-        raise InputError("a slice of the tpu engine must be one machine", where="--topology", value=f"{topology}, {topology.hosts} hosts",
-                         allowed="such as v5p:2x2x1, v6e:2x4",
-                         next_step="take slices of one machine: with --servers and --launcher gke, --hosts N takes N of them; or leave --tpu out")  # fmt: skip
     batch_rows = options.get("batch_rows")
     has_cores = not is_served and generation.name != "v4"
     if has_cores and isinstance(batch_rows, int) and batch_rows % topology.sparse_cores:

@@ -168,12 +168,11 @@ def test_the_host_of_a_job_on_tpus_connects_to_them(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--topology", "v5p:4x4x4"], "a slice of the tpu engine must be one machine"),
+        (["--topology", "v5p:4x4x4", "--hosts", "16"], "the number of hosts must be that of the TPU slice"),
         (["--topology", "v5e:2x4"], "the tpu engine must have SparseCores"),
         (["--tpu", "my-slice", "--topology", "v5p:2x2x1"], "the TPUs of each host"),
         (["--topology", "v5p:2x2x1", "--config", "options.json"], "batch_rows must be a multiple of the SparseCores"),
         (["--topology", "v5p:2x2x1", "--hosts", "2"], "the number of hosts must be that of the TPU slice"),
-        (["--topology", "v5p:2x2x2", "--servers", "2"], "a slice of the tpu engine must be one machine"),
     ],
 )
 def test_a_slice_on_which_the_tpu_engine_cannot_train_is_refused(
@@ -251,6 +250,45 @@ def test_hosts_beside_servers_have_a_slice_each(capsys: pytest.CaptureFixture[st
     assert found["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "2x4"
     assert option(arguments(documents, "host"), "--tpu") == "local"
     assert option(arguments(documents, "controller"), "--hosts") == "3"
+
+
+@pytest.mark.parametrize("hosts", [0, 3])
+def test_a_host_drives_a_slice_of_several_machines_from_elsewhere(
+    hosts: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With tables in the slice there is one; beside servers each host has a slice of its own, on nodes of one pool."""
+    beside = ["--servers", "2", "--hosts", str(hosts)] if hosts else []
+    limits = [] if hosts else ["--max-ids", "512"]
+    documents = rendered(capsys, "--topology", "v5p:2x2x2", "--tpu", "local", "--spot", *beside, *limits)
+    jobs = {one["name"]: one for one in jobset(documents, "ctr-workers")["spec"]["replicatedJobs"]}
+    assert jobs["slice"]["replicas"] == max(hosts, 1)
+    exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
+    assert jobs["slice"]["template"]["metadata"]["annotations"] == exclusive
+    assert "metadata" not in jobs["host"]["template"]
+    machines, host = jobs["slice"]["template"]["spec"], pod(documents, "host")
+    assert (machines["parallelism"], machines["completions"]) == (2, 2)
+    found = pod(documents, "slice")
+    assert found["containers"][0]["resources"]["limits"] == {"google.com/tpu": "4"}
+    assert found["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "2x2x2"
+    assert found["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
+    assert "limits" not in host["containers"][0]["resources"], "hosts are on nodes without TPUs"
+    assert host["nodeSelector"] == {"cloud.google.com/gke-spot": "true"}
+    driven = option(arguments(documents, "host"), "--tpu")
+    assert driven == ",".join(f"ctr-workers-slice-$(POD_INDEX)-{k}.ctr-workers:7416" for k in range(2))
+    assert arguments(documents, "host").count("--tpu") == 1
+    serves = arguments(documents, "slice")
+    assert serves[:6] == ["role", "tpu-server", "--port", "7416", "--host", "h$(JOB_INDEX)"]
+    assert option(serves, "--controller") == "ctr-controller-0-0.ctr:7410"
+    (variable,) = found["containers"][0]["env"]
+    assert variable == {
+        "name": "JOB_INDEX",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/job-index']"}},
+    }
+    assert option(arguments(documents, "controller"), "--hosts") == str(max(hosts, 1))
+    if limits:
+        assert option(arguments(documents, "host"), "--max-ids") == "512"
+    for document in documents:
+        check_object(document)
 
 
 def test_spare_servers_are_pods_beside_those_with_tables(capsys: pytest.CaptureFixture[str]) -> None:

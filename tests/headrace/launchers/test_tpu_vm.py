@@ -36,7 +36,8 @@ machines = [0, 1] if options.get("worker") == "all" else [0]
 if verb == "describe":
     if not (state / "made").exists():
         sys.exit("there is no such slice")
-    print("10.0.0.1" if "networkEndpoints" in options["format"] else (state / "made").read_text() or "READY")
+    addresses = {"value(networkEndpoints[0].ipAddress)": "10.0.0.1", "value(networkEndpoints[].ipAddress)": "10.0.0.1;10.0.0.2"}
+    print(addresses.get(options["format"]) or (state / "made").read_text() or "READY")
 elif verb == "create":
     (state / "made").touch()
 elif verb == "delete":
@@ -103,11 +104,12 @@ def test_the_script_of_a_slice(tmp_path: Path, capsys: pytest.CaptureFixture[str
     check_golden("launch_tpu_vm.sh", text)
 
 
-def test_shellcheck_finds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("options", [[], ["--tpu", "local"]], ids=str)
+def test_shellcheck_finds_nothing(options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = shutil.which("shellcheck") or str(Path(sys.executable).with_name("shellcheck"))
     if not Path(program).exists():
         pytest.skip("no shellcheck")
-    text = script(capsys)
+    text = script(capsys, *options)
     inner = text.split("<<'END_OF_MACHINE'\n")[1].split("END_OF_MACHINE\n")[0]
     for name, content in (("script.sh", text), ("machine.sh", f"#!/usr/bin/env bash\n{inner}")):
         (tmp_path / name).write_text(content)
@@ -153,6 +155,28 @@ def test_the_script_starts_each_role_on_its_machine(tmp_path: Path, capsys: pyte
     assert len((files / "token").read_text().strip()) == 64
     assert (files / "token").read_text() == (tmp_path / "machine-0" / "headrace-job" / "token").read_text()
     assert (files / "catalog.env").read_text() == "HEADRACE_CATALOG_URL=postgresql://user:pass'word@10.1.2.3/headrace\n"
+
+
+def test_one_host_drives_the_tpus_of_all_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The host is on the first machine, and a TensorFlow server on each, which has the TPUs."""
+    done = run_script(tmp_path, script(capsys, "--tpu", "local"))
+    assert done.returncode == 0, done.stderr
+    started = [
+        (machine, words[words.index("--name") + 1], words) for machine, words in lines(tmp_path / "containers.jsonl")
+    ]
+    servers = [(machine, words) for machine, name, words in started if name == "headrace-slice"]
+    assert [machine for machine, _ in servers] == [0, 1]
+    for _, words in servers:
+        assert words[words.index("tpu-server") :] == [
+            "tpu-server", "--port", "7416", "--host", "h0", "--controller", "10.0.0.1:7410",
+            "--token-file", "/etc/headrace/job/token", "--grace-secs", "30",
+        ]  # fmt: skip
+        assert "--privileged" in words
+        assert any(one.startswith("europe-west4-docker.pkg.dev/project/headrace/headrace-host:") for one in words)
+    ((machine, words),) = ((machine, words) for machine, name, words in started if name == "headrace-host")
+    assert machine == 0
+    assert words[words.index("--tpu") + 1] == "10.0.0.1:7416,10.0.0.2:7416"
+    assert "--privileged" not in words
 
 
 @pytest.mark.slow

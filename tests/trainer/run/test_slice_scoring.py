@@ -36,7 +36,7 @@ def scene(tmp_path):
 def test_a_slice_predicts_what_a_copy_of_its_weights_predicts_in_few_calls(scene):
     prepared, slice_, weights, batches = scene
     assert STEPS_PER_CALL < len(batches) <= 2 * STEPS_PER_CALL
-    weights.train(batches[:3])
+    weights.begin(batches[:3])()
     before = weights.arrays()
     found = list(predictor(weights, prepared.config)(iter(batches)))
     assert slice_.scored_steps == [STEPS_PER_CALL, len(batches) - STEPS_PER_CALL], "one call of the host for 64 batches"
@@ -56,8 +56,8 @@ def test_a_slice_predicts_what_a_copy_of_its_weights_predicts_in_few_calls(scene
 def test_training_goes_on_as_if_nothing_was_predicted(scene):
     prepared, slice_, weights, batches = scene
     other = TpuWeights(prepared.layout, prepared.config, prepared.head, slice_)
-    logits = [*weights.train(batches[:3])]
+    logits = [*weights.begin(batches[:3])()]
     for _ in range(2):
         assert len(list(weights.own_predictor(batches[:5]))) == 5
-    logits += weights.train(batches[3:6])
-    assert [one.tobytes() for one in logits] == [one.tobytes() for one in other.train(batches[:6])]
+    logits += weights.begin(batches[3:6])()
+    assert [one.tobytes() for one in logits] == [one.tobytes() for one in other.begin(batches[:6])()]

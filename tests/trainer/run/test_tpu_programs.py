@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.trainer.synthetic import Synthetic, config
+from tests.trainer.tables.tpu.engines import elements_of
 from tests.trainer.tables.tpu.test_training_loop import PIPELINED, SERIAL, effects_of, programs_of
 from trainer.run.preparation.preparation import prepare_run
 from trainer.run.weights.tpu_weights import TpuWeights
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.tpu.connected_slice import ConnectedSlice
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
-from trainer.tables.tpu.training_loop import replica_elements, scoring_loop, training_loop
+from trainer.tables.tpu.training_loop import scoring_loop, training_loop
 
 tf = pytest.importorskip("tensorflow")
 
@@ -29,7 +30,7 @@ def test_the_step_of_training_is_pipelined_as_its_staleness_says(tmp_path, stale
     slice_ = ConnectedSlice(planned_strategy(PlannedSlice(2), on_cpu=True), SparseCoreSettings())
     weights = TpuWeights(prepared.layout, options, prepared.head, slice_)
     loop = training_loop(weights.engine, weights._replica_step)
-    elements = replica_elements(weights.engine, lambda: [], weights._other_specs(options.batch_rows // 2))
+    elements = elements_of(weights.engine, [], weights._other_specs(options.batch_rows // 2))
     found = programs_of(loop.get_concrete_function(iter(elements), tf.TensorSpec([], tf.int32)))
     assert [(effects_of(program), inside) for program, inside in found] == (PIPELINED if staleness else SERIAL)
     assert weights.engine.staleness == staleness
@@ -45,6 +46,6 @@ def test_scoring_is_one_loop_of_lookups_that_updates_nothing(tmp_path, staleness
     weights = TpuWeights(prepared.layout, options, prepared.head, slice_)
     loop = scoring_loop(weights.engine, weights._replica_predict)
     others = weights._other_specs(options.batch_rows // 2)[:1]
-    elements = replica_elements(weights.engine, lambda: [], others)
+    elements = elements_of(weights.engine, [], others)
     found = programs_of(loop.get_concrete_function(iter(elements), tf.TensorSpec([], tf.int32)))
     assert [(effects_of(program), inside) for program, inside in found] == SCORED[staleness]

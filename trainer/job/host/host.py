@@ -18,7 +18,7 @@ import numpy as np
 from trainer.checkpoints.checkpoint import read_epoch
 from trainer.checkpoints.host_part import PREDICTIONS
 from trainer.checkpoints.stored_commit import Share
-from trainer.errors import AttemptOver, ConfigError, HostLost, RunMismatch
+from trainer.errors import AttemptOver, ConfigError, HostLost, RunMismatch, SliceLost
 from trainer.job.control.messages import Peer, Progress, RoleReport
 from trainer.job.host.attempt import Attempt, AttemptTools, TrainedState
 from trainer.job.host.channels import ChannelName
@@ -58,6 +58,7 @@ from trainer.servers.moves.job_moves import JobMoves
 from trainer.servers.moves.move_documents import MoveFiles
 from trainer.servers.run_servers import RunServers
 from trainer.tables.statistics.batch_sampler import BatchSampler
+from trainer.tables.tpu.slice_servers import noticing_lost_machines
 from trainer.tables.tpu.slices import TpuSlice
 from trainer.wire.flight.addresses import Address
 from transforms.arrays import Array
@@ -294,13 +295,17 @@ class Host:
     # -- training, in the process's main thread
 
     def run(self) -> None:
-        """Train one attempt after another until the order to leave."""
+        """Train one attempt after another until the order to leave. Raises :class:`SliceLost`: another process may begin again."""
         begun = 0
         try:
             while (order := self._next_order(begun)) is not None:
                 begun = order.attempt
                 try:
-                    self._train(order)
+                    with noticing_lost_machines():
+                        self._train(order)
+                except SliceLost as error:
+                    self._fail(order.attempt, error)
+                    raise  # TensorFlow cannot use the other machines again in this process
                 except AttemptOver as error:
                     self._state_attempt = None
                     if not self._is_over(

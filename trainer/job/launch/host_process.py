@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trainer.job.control.controller_client import ControllerClient
 from trainer.job.control.membership import Membership
 from trainer.job.host.exchange_service import ExchangeService
 from trainer.job.host.host import Host
 from trainer.job.host.mailbox import Mailbox
 from trainer.job.launch.job_spec import ServersSpec
 from trainer.job.launch.notices import NoticeSource, watch_notices
+from trainer.job.launch.reported_notice import report_notice
 from trainer.job.launch.role_options import RoleOptions
 from trainer.options.combinations import MOVING
 from trainer.planning.plan_document import read_plan
@@ -32,7 +31,7 @@ from trainer.servers.tls import client_tls
 from trainer.tables.tpu.slices import TpuSlice
 from trainer.tables.wire.settings import WireSettings
 from trainer.wire.flight.addresses import Address
-from transforms.errors import HeadraceError, StorageError
+from transforms.errors import StorageError
 
 _LOG = logging.getLogger(__name__)
 
@@ -96,7 +95,7 @@ def run_host(
             on_error=host.on_error,
         )
         host.connect(membership)
-        give_notice = partial(_give_notice, client, role)
+        give_notice = partial(report_notice, client, role)
         on_signals(partial(give_notice, options.grace_secs))
         with membership, watch_notices(notice_sources, give_notice):
             prepare()
@@ -136,18 +135,3 @@ def _token_in(file: str) -> str:
         return Path(file).read_text(encoding="ascii").strip() if file else ""
     except (OSError, ValueError) as error:
         raise StorageError("the file of the servers' token cannot be read", where=file, value=str(error)) from None
-
-
-#: The wait between attempts to report a notice.
-_WAIT_SECS = 0.25
-
-
-def _give_notice(client: ControllerClient, role: Role, grace_secs: float) -> None:
-    """Report the preemption of this host, while there is time; a controller that is away may come back."""
-    until = time.monotonic() + grace_secs
-    while (rest := until - time.monotonic()) > 0:
-        try:
-            return client.notice(rest, role)
-        except HeadraceError as error:
-            _LOG.warning("the preemption notice was not delivered: %s", error.what)
-            time.sleep(min(_WAIT_SECS, rest))

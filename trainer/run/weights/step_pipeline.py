@@ -107,8 +107,8 @@ class WholeSteps(Protocol):
     def staleness(self) -> int:
         """The updates that a lookup within a call misses."""
 
-    def train(self, batches: Sequence[Batch]) -> list[Array]:
-        """Train batches; return the logits of each before its step."""
+    def begin(self, batches: Sequence[Batch]) -> Callable[[], list[Array]]:
+        """Send what a call reads, perhaps while the call before runs. The result trains the batches; it returns the logits of each before its step."""
 
 
 class StepPipeline:
@@ -276,18 +276,24 @@ class StepPipeline:
 
 
 class SliceSteps:
-    """The :class:`Steps` of a model on TPUs, which trains several steps a call; its engine says whether lookups run ahead."""
+    """The :class:`Steps` of a model on TPUs, which trains several steps a call; its engine says whether lookups run ahead.
+
+    A call runs in a thread of its own. Meanwhile the batches of the next one are read, and sent to the machines of the slice; so batches are returned
+    a call late, and those of two calls are in memory.
+    """
 
     def __init__(self, weights: WholeSteps) -> None:
         self._weights = weights
+        self._calls = ThreadPoolExecutor(1, "slice")
         self._pending: list[Batch] = []
+        self._running: tuple[list[Batch], Future[list[Array]]] | None = None
         self._latest: Batch | None = None
         self._missed = StalenessCounts()
 
     @property
     def is_ahead(self) -> bool:
         """See :class:`Steps`."""
-        return bool(self._pending)
+        return bool(self._pending) or self._running is not None
 
     @property
     def latest(self) -> Batch:
@@ -308,19 +314,33 @@ class SliceSteps:
     def train(self, batch: Batch) -> Sequence[TrainedBatch]:
         """See :class:`Steps`."""
         self._pending.append(batch)
-        return self.drain() if len(self._pending) == self._weights.steps_per_call else []
+        return self._begin() if len(self._pending) == self._weights.steps_per_call else []
 
     def drain(self) -> Sequence[TrainedBatch]:
         """See :class:`Steps`."""
+        return [*(self._begin() if self._pending else ()), *self._finish()]
+
+    def _begin(self) -> Sequence[TrainedBatch]:
+        """Begin a call of the batches that were taken, after the one that runs; return the batches of that."""
         batches, self._pending = self._pending, []
+        run = self._weights.begin(batches)
+        trained = self._finish()
+        self._running = batches, self._calls.submit(run)
+        return trained
+
+    def _finish(self) -> Sequence[TrainedBatch]:
+        """Wait for the call that runs, if one does."""
+        if self._running is None:
+            return []
+        (batches, call), self._running = self._running, None
         found = []
-        for batch, logits in zip(batches, self._weights.train(batches) if batches else (), strict=True):
+        self._latest = batches[0]
+        for batch, logits in zip(batches, call.result(), strict=True):
             self._latest = batch
             found.append(_finite(batch, logits))
-        if found:
-            # The first lookup of a call misses nothing.
-            ahead = (len(found) - 1) * self._weights.staleness
-            self._missed += StalenessCounts.of({0: len(found) - ahead, 1: ahead})
+        # The first lookup of a call misses nothing.
+        ahead = (len(found) - 1) * self._weights.staleness
+        self._missed += StalenessCounts.of({0: len(found) - ahead, 1: ahead})
         return found
 
     def __enter__(self) -> SliceSteps:
@@ -329,7 +349,8 @@ class SliceSteps:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is left behind."""
+        """Wait for the call that runs."""
+        self._calls.shutdown()
 
 
 def _finite(batch: Batch, logits: Array) -> TrainedBatch:

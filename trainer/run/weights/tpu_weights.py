@@ -133,28 +133,33 @@ class TpuWeights:
         """See :attr:`ModelWeights.own_predictor`: on the slice, ``steps_per_call`` batches a call. The logits come in one copy for all of them."""
         drawn = iter(batches)
         while group := list(islice(drawn, self.steps_per_call)):
-            self._score([(joined_ids(one.ids, self._config), (one.dense,)) for one in group])
+            self._score([(joined_ids(one.ids, self._config), (one.dense,)) for one in group])()
             logits = self._scores.logits()
             for batch in group:
                 yield batch, logits[self._scored % self.steps_per_call][: batch.rows]
                 self._scored += 1
 
-    def train(self, batches: Sequence[Batch]) -> list[Array]:
-        """Train up to ``steps_per_call`` batches, one step each; return the logits of each before its step, float32 [batch.rows, …].
+    def begin(self, batches: Sequence[Batch]) -> Callable[[], list[Array]]:
+        """Send up to ``steps_per_call`` batches to the slice. The result trains them, one step each, and returns the logits of each before its step.
 
-        Logits that are not finite say that training diverged at that step.
+        Logits are float32 [batch.rows, …]; some that are not finite say that training diverged at that step.
         """
         inputs = [self._step_inputs(batch) for batch in batches]
-        self.engine.update_learning_rates()
-        self._train(inputs)
-        for ids, _ in inputs:
-            self.engine.count_step(ids)
-        steps = (self._done + np.arange(len(batches))) % self.steps_per_call
-        self._done += len(batches)
-        logits, units_on = self._notes.logits(), self._notes.units_on()
-        for step in steps.tolist():
-            self._dense.model.count_units(units_on[step])
-        return [logits[step][: batch.rows] for step, batch in zip(steps.tolist(), batches, strict=True)]
+        run = self._train(inputs)
+
+        def train() -> list[Array]:
+            self.engine.update_learning_rates()
+            run()
+            for ids, _ in inputs:
+                self.engine.count_step(ids)
+            steps = (self._done + np.arange(len(batches))) % self.steps_per_call
+            self._done += len(batches)
+            logits, units_on = self._notes.logits(), self._notes.units_on()
+            for step in steps.tolist():
+                self._dense.model.count_units(units_on[step])
+            return [logits[step][: batch.rows] for step, batch in zip(steps.tolist(), batches, strict=True)]
+
+        return train
 
     def _step_inputs(self, batch: Batch) -> StepInputs:
         labels = np.asarray(self.head.targets(batch.labels), np.float32)

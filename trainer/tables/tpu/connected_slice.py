@@ -12,52 +12,70 @@ from trainer.errors import ConfigError
 from trainer.tables.batches import IdBatch
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.spec import FeatureSpec
+from trainer.tables.tpu.call_inputs import CallInputs
 from trainer.tables.tpu.engine import TpuEngine
-from trainer.tables.tpu.slices import DenseStep, Predict, StepInputs
+from trainer.tables.tpu.slice_servers import lost_slice, slice_servers
+from trainer.tables.tpu.slice_watch import OnLost, SliceWatch, wait_for_servers, watch_slice
+from trainer.tables.tpu.slices import CallProgram, DenseStep, Predict, StepInputs
 from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine, clear_overflow
 from trainer.tables.tpu.tpu_embedding_engine import TpuEmbeddingEngine
-from trainer.tables.tpu.training_loop import replica_elements, scoring_loop, training_loop
+from trainer.tables.tpu.training_loop import scoring_loop, training_loop
 from transforms.arrays import Array
 
 #: The name of the TPUs of this machine.
 LOCAL = "local"
+_NAMES = f"{LOCAL}, on a machine with TPUs, the name of a TPU, or a TensorFlow server for each machine of a slice, as host:port,host:port"
 _NEXT_STEP = ("run on a machine of a TPU slice, in the image with TensorFlow for TPUs (docs/tpu.md), or train with the cpu engine: leave "
               "--tpu and the option engine out")  # fmt: skip
 
 
-def connect(name: str, settings: SparseCoreSettings) -> ConnectedSlice:
-    """Set up the TPUs of this machine, ``local``, or those of a TPU name or a gRPC address.
+def connect(name: str, settings: SparseCoreSettings, on_lost: OnLost) -> ConnectedSlice:
+    """Set up the TPUs of this machine, ``local``, those of a TPU name, or those of the machines that TensorFlow servers run on.
 
-    ``settings``: of the engines on SparseCores. Raises :class:`ConfigError` if there are none, or if they are a slice that one process with its input cannot drive.
+    Servers are given as ``host:port,host:port``, one for each machine of the slice, in the order of the machines (``headrace role tpu-server``). They
+    may be a while in starting.
+
+    Args:
+        settings: of the engines on SparseCores.
+        on_lost: called in another thread when one of the servers is lost: TensorFlow may wait for it for ever, so the process must end.
+
+    Raises :class:`ConfigError` if there are no TPUs, and :class:`SliceLost` for servers that do not start.
     """
     import tensorflow as tf
 
     if name != LOCAL and not name.strip():
-        raise ConfigError("a TPU must be named", where="--tpu", value=name, allowed=f"{LOCAL}, or the name of a TPU")
+        raise ConfigError("a TPU must be named", where="--tpu", value=name, allowed=_NAMES)
+    servers = slice_servers(name)
+    answers = wait_for_servers(servers)
     try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        tpu = ",".join(f"grpc://{server}" for server in servers) or name
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=tpu)
         if name != LOCAL:
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         strategy = tf.distribute.TPUStrategy(resolver)
     except (tf.errors.OpError, ValueError, RuntimeError, OSError, ImportError) as error:
         raise ConfigError("the tpu engine must reach a TPU", where=f"--tpu {name}", value=f"{type(error).__name__}: {str(error)[:300]}",
-                          allowed=f"{LOCAL}, on a machine with TPUs, or the name of a TPU", next_step=_NEXT_STEP) from error  # fmt: skip
+                          allowed=_NAMES, next_step=_NEXT_STEP) from error  # fmt: skip
+    if answers:
+        watch_slice(SliceWatch(answers), on_lost)
     return ConnectedSlice(strategy, settings)
 
 
 class ConnectedSlice:
-    """See :class:`~trainer.tables.tpu.slices.TpuSlice`. Raises :class:`ConfigError` for a slice of several hosts."""
+    """See :class:`~trainer.tables.tpu.slices.TpuSlice`. Raises :class:`ConfigError` for devices that are not in the order of their machines.
+
+    Attributes:
+        strategy: over the devices.
+        machines: that have the devices.
+    """
 
     def __init__(self, strategy: Any, settings: SparseCoreSettings) -> None:
         import tensorflow as tf
 
         extended = strategy.extended
-        if extended.num_hosts > 1:
-            raise ConfigError("a slice of the tpu engine must be one machine", where="--tpu", value=f"{extended.num_hosts} hosts",
-                              allowed="a slice of one host, such as v5p:2x2x1 or v6e:2x4",
-                              next_step="take a slice of one host, or train with the cpu engine on all hosts")  # fmt: skip
-        self.strategy, self._settings = strategy, settings
+        _check_order(extended.worker_devices)
+        self.strategy, self._settings, self.machines = strategy, settings, int(extended.num_hosts)
         self._hardware = extended.tpu_hardware_feature
         kinds = tf.tpu.experimental.HardwareFeature.EmbeddingFeature
         self._has_sparse_cores = self._hardware.embedding_feature == kinds.V2
@@ -100,11 +118,12 @@ class ConnectedSlice:
 
     def lookup(self, engine: TpuEngine) -> Callable[[IdBatch], Array]:
         """See :meth:`TpuSlice.lookup <trainer.tables.tpu.slices.TpuSlice.lookup>`."""
-        program = self.lookup_program(engine)
+        program, inputs = self.lookup_program(engine), self.call_inputs(engine, ())
 
         def run(batch: IdBatch) -> Array:
-            with clear_errors():
-                return np.concatenate([part.numpy() for part in program(self._iterator(engine, [(batch, ())], ()))])
+            iterator = self._iterator(inputs, [(batch, ())])
+            with self._running():
+                return np.concatenate([part.numpy() for part in program(iterator)])
 
         return run
 
@@ -125,11 +144,13 @@ class ConnectedSlice:
         """See :meth:`TpuSlice.update <trainer.tables.tpu.slices.TpuSlice.update>`."""
         import tensorflow as tf
 
-        program, specs = self.update_program(engine), (tf.TensorSpec([engine.events, engine.width]),)
+        program = self.update_program(engine)
+        inputs = self.call_inputs(engine, (tf.TensorSpec([engine.events, engine.width]),))
 
         def run(batch: IdBatch, gradients: Array) -> None:
-            with clear_errors():
-                program(self._iterator(engine, [(batch, (gradients,))], specs))
+            iterator = self._iterator(inputs, [(batch, (gradients,))])
+            with self._running():
+                program(iterator)
 
         return run
 
@@ -147,29 +168,30 @@ class ConnectedSlice:
 
         return tf.function(traced, autograph=False)
 
-    def training(
-        self, engine: TpuEngine, dense_step: DenseStep, other_specs: tuple[Any, ...]
-    ) -> Callable[[Sequence[StepInputs]], None]:
+    def training(self, engine: TpuEngine, dense_step: DenseStep, other_specs: tuple[Any, ...]) -> CallProgram:
         """See :meth:`TpuSlice.training <trainer.tables.tpu.slices.TpuSlice.training>`."""
         return self._looped(engine, training_loop(engine, dense_step), other_specs)
 
-    def scoring(
-        self, engine: TpuEngine, predict: Predict, other_specs: tuple[Any, ...]
-    ) -> Callable[[Sequence[StepInputs]], None]:
+    def scoring(self, engine: TpuEngine, predict: Predict, other_specs: tuple[Any, ...]) -> CallProgram:
         """See :meth:`TpuSlice.scoring <trainer.tables.tpu.slices.TpuSlice.scoring>`."""
         return self._looped(engine, scoring_loop(engine, predict), other_specs)
 
-    def _looped(
-        self, engine: TpuEngine, loop: Any, other_specs: tuple[Any, ...]
-    ) -> Callable[[Sequence[StepInputs]], None]:
+    def _looped(self, engine: TpuEngine, loop: Any, other_specs: tuple[Any, ...]) -> CallProgram:
         """Calls a loop once for the batches that it is given."""
         import tensorflow as tf
 
-        def run(batches: Sequence[StepInputs]) -> None:
-            with clear_errors():
-                loop(self._iterator(engine, batches, other_specs), tf.constant(len(batches)))
+        inputs = self.call_inputs(engine, other_specs)
 
-        return run
+        def begin(batches: Sequence[StepInputs]) -> Callable[[], None]:
+            iterator, steps = self._iterator(inputs, batches), tf.constant(len(batches))
+
+            def run() -> None:
+                with self._running():
+                    loop(iterator, steps)
+
+            return run
+
+        return begin
 
     def dense_program(self, step: Callable[[Any], Any]) -> Callable[[Array], Array]:
         """See :meth:`TpuSlice.dense_program <trainer.tables.tpu.slices.TpuSlice.dense_program>`."""
@@ -182,7 +204,8 @@ class ConnectedSlice:
             values = strategy.experimental_distribute_values_from_function(
                 lambda context: tf.constant(parts[context.replica_id_in_sync_group])
             )
-            return np.stack([one.numpy() for one in program(values)])
+            with self._running():
+                return np.stack([one.numpy() for one in program(values)])
 
         return run
 
@@ -195,24 +218,62 @@ class ConnectedSlice:
 
         return tf.function(traced, autograph=False)
 
-    def _iterator(self, engine: TpuEngine, batches: Sequence[StepInputs], other_specs: tuple[Any, ...]) -> Any:
-        """The elements of each replica, which stay on the host: the program copies what it needs."""
+    def call_inputs(self, engine: TpuEngine, other_specs: tuple[Any, ...]) -> CallInputs:
+        """What packs the inputs of the programs of ``engine``."""
+        return CallInputs(engine, other_specs, machines=self.machines)
+
+    def _iterator(self, inputs: CallInputs, batches: Sequence[StepInputs]) -> Any:
+        """The elements of each replica, on the machine that has it: its program copies what it needs to the device."""
         import tensorflow as tf
 
-        elements = replica_elements(engine, lambda: batches, other_specs)
+        packed = inputs.pack(batches)
         options = tf.distribute.InputOptions(experimental_fetch_to_device=False)
-        return iter(self.strategy.distribute_datasets_from_function(lambda context: elements, options))
+        with clear_errors():
+            return iter(
+                self.strategy.distribute_datasets_from_function(
+                    lambda context: inputs.elements(packed[context.input_pipeline_id]), options
+                )
+            )
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """Run programs on the devices: what was sent to other machines has arrived before. Raises the clear errors."""
+        with clear_errors():
+            if self.machines > 1:
+                _wait_for_machines()
+            yield
+
+
+def _wait_for_machines() -> None:
+    """Wait until other machines have done what they were sent.
+
+    TensorFlow sends operations to other machines without waiting for them, and a program that uses their results, such as iterators and
+    variables, does not wait either.
+    """
+    from tensorflow.python.eager import context
+
+    context.async_wait()
+
+
+def _check_order(devices: Sequence[str]) -> None:
+    """Raise :class:`ConfigError` unless the devices of a machine are one after another, and each machine has as many."""
+    import tensorflow as tf
+
+    tasks = [tf.DeviceSpec.from_string(device).task for device in devices]
+    if tasks != sorted(tasks) or len({tasks.count(task) for task in tasks}) > 1:
+        raise ConfigError("the machines of a slice must have equally many devices, in the order of the machines", where="--tpu",
+                          value=", ".join(devices)[:300])  # fmt: skip
 
 
 @contextmanager
 def clear_errors() -> Iterator[None]:
-    """Raise the clear error for ids beyond the buffers of a SparseCore."""
+    """Raise the clear error for ids beyond the buffers of a SparseCore, and for a machine that is lost."""
     import tensorflow as tf
 
     try:
         yield
     except tf.errors.OpError as error:
-        clear = clear_overflow(error)
+        clear = clear_overflow(error) or lost_slice(error)
         if clear is None:
             raise
         raise clear from error

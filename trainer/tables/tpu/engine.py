@@ -21,14 +21,14 @@ from trainer.tables.feature_counts import BatchCounter, FeatureCounts
 from trainer.tables.spec import FeatureSpec, TableSpec, tables_of
 from trainer.tables.state_checks import check_states
 from trainer.tables.tensorflow_settings import table_to_tensorflow
-from trainer.tables.tpu.host_inputs import bags_of, distinct_rows, replica_inputs
+from trainer.tables.tpu.host_inputs import bags_of, distinct_rows
 from trainer.tables.tpu.learning_rates import LearningRates
-from trainer.tables.tpu.placement import Placement, WholeTable
+from trainer.tables.tpu.placement import BlockedTable, Placement
 from trainer.tables.tpu.table_snapshot import CopiedTables
-from trainer.tables.tpu.table_states import PARAMETERS, StackArrays, initial_arrays, read_state, write_state
+from trainer.tables.tpu.table_states import PARAMETERS, StackArrays, initial_arrays, joined_parts, read_part, write_part
 from transforms.arrays import Array
 
-Places = Mapping[str, Placement | WholeTable]
+Places = Mapping[str, Placement | BlockedTable]
 
 
 class TpuEngine(ABC):
@@ -82,39 +82,12 @@ class TpuEngine(ABC):
         """Columns of the activations."""
         return sum(feature.width for feature in self.features)
 
-    def inputs(self, batch: IdBatch) -> list[Any]:
-        """The inputs of :meth:`lookup` for each replica, on the host.
-
-        Raises :class:`BadBatch` for a batch of other than ``events`` events a replica, or that does not fit the tables.
-        """
+    def check_step(self, batch: IdBatch) -> None:
+        """Raise :class:`BadBatch` for a batch of other than ``events`` events a replica, or that does not fit the tables."""
         check_batch(batch, self.features)
         if batch.rows != self.events * self.replicas:
             raise BadBatch("a batch must have the events of a step of all replicas", value=batch.rows,
                            allowed=f"{self.events} for each of {self.replicas} replicas")  # fmt: skip
-        return [self._replica_inputs(batch, replica) for replica in range(self.replicas)]
-
-    def _replica_inputs(self, batch: IdBatch, replica: int) -> Any:
-        import tensorflow as tf
-
-        made = []
-        for one in replica_inputs(batch, self.features, replica, self.events):
-            splits = tf.constant(one.splits)
-            ids = tf.RaggedTensor.from_row_splits(
-                tf.constant(one.ids.astype(np.int64, copy=False)), splits, validate=False
-            )
-            made.append((ids, ids.with_values(tf.constant(one.gains))))
-        return tuple(ids for ids, _ in made), tuple(gains for _, gains in made)
-
-    @property
-    def input_signature(self) -> Any:
-        """The types of the inputs of one replica."""
-        import tensorflow as tf
-
-        def ragged(dtype: Any) -> tuple[Any, ...]:
-            shapes = [[bags_of(feature, self.events), None] for feature in self.features]
-            return tuple(tf.RaggedTensorSpec(shape, dtype, row_splits_dtype=tf.int64) for shape in shapes)
-
-        return ragged(tf.int64), ragged(tf.float32)
 
     @abstractmethod
     def lookup(self, inputs: Any, *, training: bool = True) -> tuple[Any, Any]:
@@ -134,11 +107,15 @@ class TpuEngine(ABC):
     def state(self) -> dict[str, TableState]:
         """All rows that differ from their initial values, by table name; as the ``cpu`` engine's."""
         places = self.places()
-        states = {}
+        parts: dict[str, list[TableState]] = {table.name: [] for table in self.tables}
+        self._retrieve()
         for tables in self.stacks():
-            arrays = self._read_arrays(places[tables[0].name].stack)
-            states.update({one.name: read_state(one, places[one.name], arrays, self.seed) for one in tables})
-        return {table.name: states[table.name] for table in self.tables}
+            place = places[tables[0].name]
+            for part in range(place.parts):
+                arrays = self._read_part(place.stack, part)
+                for one in tables:
+                    parts[one.name].append(read_part(one, places[one.name], part, arrays, self.seed))
+        return {name: joined_parts(found) for name, found in parts.items()}
 
     def section_names(self, t: int) -> tuple[str, ...]:
         """See :meth:`SavedTables.section_names <trainer.tables.engine.SavedTables.section_names>`: none."""
@@ -172,11 +149,14 @@ class TpuEngine(ABC):
     def _write_tables(self, state: Mapping[str, TableState]) -> None:
         places = self.places()
         for tables in self.stacks():
-            arrays = initial_arrays(tables, places, self.seed)
-            for table in tables:
-                if table.name in state:
-                    write_state(table, places[table.name], arrays, state[table.name])
-            self._write_arrays(places[tables[0].name].stack, arrays)
+            place = places[tables[0].name]
+            for part in range(place.parts):
+                arrays = initial_arrays(tables, places, part, self.seed)
+                for table in tables:
+                    if table.name in state:
+                        write_part(table, places[table.name], part, arrays, state[table.name])
+                self._write_part(place.stack, part, arrays)
+        self._load()
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim]. For inspection and tests."""
@@ -188,19 +168,32 @@ class TpuEngine(ABC):
         if len(rows) and not 0 <= rows.min() <= rows.max() < place.rows:
             raise BadBatch("a row must lie in its table", where=f"table {table}", value=rows[[rows.argmin(), rows.argmax()]].tolist(),
                            allowed=f"[0, {place.rows})")  # fmt: skip
-        return place.read(self._read_arrays(place.stack)[PARAMETERS], rows)
+        self._retrieve()
+        found, parts = np.zeros((len(rows), place.dim), np.float32), place.parts_of(rows)
+        for part in np.unique(parts).tolist():
+            own = parts == part
+            found[own] = place.read(part, self._read_part(place.stack, part)[PARAMETERS], rows[own])
+        return found
 
     @abstractmethod
     def places(self) -> Places:
         """The place of each table, by name."""
 
     @abstractmethod
-    def _read_arrays(self, stack: str) -> StackArrays:
-        """A copy of the values of a stack on the TPUs."""
+    def _read_part(self, stack: str, part: int) -> StackArrays:
+        """A copy of the values of a part of a stack, after :meth:`_retrieve`."""
 
     @abstractmethod
-    def _write_arrays(self, stack: str, arrays: StackArrays) -> None:
-        """Set the values of a stack on the TPUs."""
+    def _write_part(self, stack: str, part: int, arrays: StackArrays) -> None:
+        """Set the values of a part of a stack; :meth:`_load` follows."""
+
+    @abstractmethod
+    def _retrieve(self) -> None:
+        """Make the values of all stacks those of the TPUs, where they are also elsewhere."""
+
+    @abstractmethod
+    def _load(self) -> None:
+        """Make the values of the TPUs those of all stacks, where they are also elsewhere."""
 
     def stacks(self) -> Iterator[list[TableSpec]]:
         """The tables of each stack."""

@@ -2,6 +2,8 @@
 
 A stack has one shard for each SparseCore of the slice. Row r of a table is in shard ``(r + rotation) % shards``, at row
 ``r // shards + row_offset`` of it. Shards are padded to a multiple of rows, rows to a multiple of 8 columns.
+
+The arrays of a stack are read and written in *parts*, one for each device that has shards of it, so that memory for them does not grow with the slice.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ class Placement:
         shard_rows: rows of a shard of the stack.
         row_offset: where the table begins in each shard.
         rotation: the shard of its row 0.
+        parts: devices with equally many shards each.
     """
 
     table: str
@@ -45,25 +48,34 @@ class Placement:
     shard_rows: int
     row_offset: int
     rotation: int
+    parts: int = 1
 
-    @property
-    def stack_shape(self) -> tuple[int, int, int]:
+    def part_shape(self, part: int) -> tuple[int, ...]:
         """Shards, rows of a shard, columns."""
-        return self.shards, self.shard_rows, self.padded_dim
+        return self.shards // self.parts, self.shard_rows, self.padded_dim
 
-    def read(self, stack: Array, rows: Array) -> Array:
-        """Rows of the table, [len(rows), dim], from an array of the stack's shape."""
-        found: Array = stack[self._shards_of(rows), self._positions_of(rows), : self.dim]
+    def parts_of(self, rows: Array) -> Array:
+        """The part that each row of the table is in."""
+        found: Array = self._shards_of(rows) // (self.shards // self.parts)
         return found
 
-    def write(self, stack: Array, rows: Array, values: Array) -> None:
-        """Set rows of the table in an array of the stack's shape."""
-        stack[self._shards_of(rows), self._positions_of(rows), : self.dim] = values
+    def read(self, part: int, values: Array, rows: Array) -> Array:
+        """Rows of the table, [len(rows), dim], from the array of the part that they are in."""
+        found: Array = values[self._shards_of(rows) - self._first_shard(part), self._positions_of(rows), : self.dim]
+        return found
 
-    def chunks(self) -> Iterator[Array]:
-        """All rows of the table, some at a time."""
+    def write(self, part: int, values: Array, rows: Array, written: Array) -> None:
+        """Set rows of the table in the array of the part that they are in."""
+        values[self._shards_of(rows) - self._first_shard(part), self._positions_of(rows), : self.dim] = written
+
+    def chunks(self, part: int) -> Iterator[Array]:
+        """All rows of the table that are in a part, ascending, some at a time."""
         for start in range(0, self.rows, CHUNK_ROWS):
-            yield np.arange(start, min(start + CHUNK_ROWS, self.rows))
+            rows = np.arange(start, min(start + CHUNK_ROWS, self.rows))
+            yield rows if self.parts == 1 else rows[self.parts_of(rows) == part]
+
+    def _first_shard(self, part: int) -> int:
+        return part * (self.shards // self.parts)
 
     def _shards_of(self, rows: Array) -> Array:
         return (rows + self.rotation) % self.shards
@@ -72,8 +84,8 @@ class Placement:
         return rows // self.shards + self.row_offset
 
 
-def placement_of(layout: Any) -> Placement:
-    """The placement that TensorFlow's ``SparseCoreTableLayout`` describes."""
+def placement_of(layout: Any, parts: int) -> Placement:
+    """The placement that TensorFlow's ``SparseCoreTableLayout`` describes, on so many devices."""
     (rows, dim), (padded_rows, padded_dim) = layout.unsharded_shape, layout.unsharded_padded_shape
     return Placement(
         table=layout.table_name,
@@ -86,37 +98,61 @@ def placement_of(layout: Any) -> Placement:
         shard_rows=layout.total_rows_per_sparse_core_shard,
         row_offset=layout.sparse_core_shard_row_offset,
         rotation=layout.sparse_core_shard_rotation,
+        parts=parts,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class WholeTable:
-    """A table that is one array of its own shape, as ``TPUEmbedding`` keeps it on its hosts. See :class:`Placement`."""
+class BlockedTable:
+    """A table in an array of its own on each host, as ``TPUEmbedding`` keeps it: its rows in blocks. See :class:`Placement`.
+
+    Attributes:
+        table: its name.
+        ends: of the rows of each host, ascending; the last one is the number of rows of the table.
+        dim: its columns.
+    """
 
     table: str
-    rows: int
+    ends: tuple[int, ...]
     dim: int
+
+    @property
+    def rows(self) -> int:
+        """Of the table."""
+        return self.ends[-1]
+
+    @property
+    def parts(self) -> int:
+        """The hosts."""
+        return len(self.ends)
 
     @property
     def stack(self) -> str:
         """The table is its own stack."""
         return self.table
 
-    @property
-    def stack_shape(self) -> tuple[int, int]:
+    def part_shape(self, part: int) -> tuple[int, ...]:
         """Rows and columns."""
-        return self.rows, self.dim
+        return self.ends[part] - self._first(part), self.dim
 
-    def read(self, stack: Array, rows: Array) -> Array:
-        """Rows of the table."""
-        found: Array = stack[rows]
+    def parts_of(self, rows: Array) -> Array:
+        """The part that each row of the table is in."""
+        found: Array = np.searchsorted(np.array(self.ends), rows, side="right")
         return found
 
-    def write(self, stack: Array, rows: Array, values: Array) -> None:
-        """Set rows of the table."""
-        stack[rows] = values
+    def read(self, part: int, values: Array, rows: Array) -> Array:
+        """Rows of the table."""
+        found: Array = values[rows - self._first(part)]
+        return found
 
-    def chunks(self) -> Iterator[Array]:
-        """All rows of the table, some at a time."""
-        for start in range(0, self.rows, CHUNK_ROWS):
-            yield np.arange(start, min(start + CHUNK_ROWS, self.rows))
+    def write(self, part: int, values: Array, rows: Array, written: Array) -> None:
+        """Set rows of the table."""
+        values[rows - self._first(part)] = written
+
+    def chunks(self, part: int) -> Iterator[Array]:
+        """All rows of the table that are in a part, ascending, some at a time."""
+        for start in range(self._first(part), self.ends[part], CHUNK_ROWS):
+            yield np.arange(start, min(start + CHUNK_ROWS, self.ends[part]))
+
+    def _first(self, part: int) -> int:
+        return self.ends[part - 1] if part else 0

@@ -6,6 +6,7 @@ here answers from numbers. Everything that only describes a program works under 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,28 +25,33 @@ class PlannedSlice:
         replicas: copies of the model, one a device of TensorFlow: chips, or cores where a chip is two devices.
         hosts: virtual machines, each with the same number of devices.
         sparse_cores: of a device; 0 for the embedding hardware of ``TPUEmbedding`` (v2 to v4).
+        job: TensorFlow's name for the processes of the virtual machines.
     """
 
     replicas: int
     hosts: int = 1
     sparse_cores: int = 4
+    job: str = "localhost"
 
     def __post_init__(self) -> None:
         if self.replicas < 1 or self.hosts < 1 or self.replicas % self.hosts:
             raise ConfigError("a slice's devices must be a multiple of its hosts", value=(self.replicas, self.hosts))
 
 
-def planned_strategy(slice_: PlannedSlice, *, on_cpu: bool = False) -> Any:
+def planned_strategy(slice_: PlannedSlice, *, on_cpu: bool = False, devices: Sequence[str] = ()) -> Any:
     """A ``tf.distribute.TPUStrategy`` of the slice.
 
-    ``on_cpu``: the variables of all replicas are on the CPU of this process, where they hold values. Otherwise they are on TPU devices,
-    which this process does not have.
+    Args:
+        on_cpu: the variables of all replicas are on the CPU of this process, where they hold values. Otherwise they are on TPU devices, which
+            this process does not have.
+        devices: where the variables of each replica are in place of that, such as on the CPUs of other processes.
     """
     import tensorflow as tf
 
     strategy = tf.distribute.TPUStrategy(_Resolver(slice_))
-    if on_cpu:
-        strategy.extended._tpu_devices = np.array([[_CPU]] * slice_.replicas, dtype=object)
+    if on_cpu or devices:
+        names = [[device] for device in devices or [_CPU] * slice_.replicas]
+        strategy.extended._tpu_devices = np.array(names, dtype=object)
     return strategy
 
 
@@ -72,7 +78,7 @@ class _Resolver:
         of_host = self._slice.replicas // self._slice.hosts
         kinds = [("CPU", 0), ("TPU_SYSTEM", 0), *(("TPU", core) for core in range(of_host))]
         devices = [
-            _DeviceAttributes(f"/job:localhost/replica:0/task:{host}/device:{kind}:{index}", kind, 0, 0)
+            _DeviceAttributes(f"/job:{self._slice.job}/replica:0/task:{host}/device:{kind}:{index}", kind, 0, 0)
             for host in range(self._slice.hosts)
             for kind, index in kinds
         ]

@@ -23,6 +23,8 @@ DenseStep = Callable[..., Any]
 Predict = Callable[..., None]
 #: A batch of ids with its other arrays, which have all events of the batch in their first dimension.
 StepInputs = tuple[IdBatch, tuple[Array, ...]]
+#: Sends the inputs of a call of several steps to the slice, perhaps beside the call before; what it returns runs the call.
+CallProgram = Callable[[Sequence[StepInputs]], Callable[[], None]]
 
 
 class TpuSlice(Protocol):
@@ -35,6 +37,10 @@ class TpuSlice(Protocol):
     @property
     def replicas(self) -> int:
         """Copies of the model, one a device."""
+
+    @property
+    def machines(self) -> int:
+        """Machines with equally many of the devices, one after another."""
 
     @property
     def sparse_cores(self) -> int:
@@ -64,17 +70,13 @@ class TpuSlice(Protocol):
     def update(self, engine: TpuEngine) -> Callable[[IdBatch, Array], None]:
         """A program that updates the rows of a batch by the gradients of its activations."""
 
-    def training(
-        self, engine: TpuEngine, dense_step: DenseStep, other_specs: tuple[Any, ...]
-    ) -> Callable[[Sequence[StepInputs]], None]:
+    def training(self, engine: TpuEngine, dense_step: DenseStep, other_specs: tuple[Any, ...]) -> CallProgram:
         """A program that trains batches, one step each, in order; the lookups of a pipelined engine run ahead by one step.
 
         ``other_specs``: the types of the other arrays of one replica.
         """
 
-    def scoring(
-        self, engine: TpuEngine, predict: Predict, other_specs: tuple[Any, ...]
-    ) -> Callable[[Sequence[StepInputs]], None]:
+    def scoring(self, engine: TpuEngine, predict: Predict, other_specs: tuple[Any, ...]) -> CallProgram:
         """A program that looks batches up and predicts them, in order, in one call; it updates nothing.
 
         ``other_specs``: see :meth:`training`.

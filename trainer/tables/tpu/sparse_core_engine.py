@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from trainer.errors import BadBatch, ConfigError
 from trainer.tables.sparse_core import MOST_SPARSE_CORES, SparseCoreSettings, sparse_core_settings_to_tensorflow
 from trainer.tables.spec import FeatureSpec
@@ -15,6 +13,7 @@ from trainer.tables.tpu.engine import TpuEngine
 from trainer.tables.tpu.host_inputs import bags_of
 from trainer.tables.tpu.placement import Placement, placement_of
 from trainer.tables.tpu.planned_stacks import stack_groups
+from trainer.tables.tpu.remote_values import read_values, write_values
 from trainer.tables.tpu.table_states import StackArrays
 from trainer.tables.tpu.unsupported import refuse_for_sparse_core
 
@@ -102,22 +101,25 @@ class SparseCoreEngine(TpuEngine):
     def places(self) -> Mapping[str, Placement]:
         """See :meth:`TpuEngine.places`."""
         layouts = self.embedding.embedding_layouts
-        return {table.name: placement_of(layouts[table.name]) for table in self.tables}
+        return {table.name: placement_of(layouts[table.name], self.replicas) for table in self.tables}
 
-    def _read_arrays(self, stack: str) -> StackArrays:
-        return {
-            name: np.concatenate([part.numpy() for part in variable.values]).reshape(self._shape_of(stack))
-            for name, variable in self.embedding.variables[stack].items()
-        }
+    def _read_part(self, stack: str, part: int) -> StackArrays:
+        variables = self.embedding.variables[stack]
+        shape = self._shape_of(stack, part)
+        return {name: read_values(variable.values[part]).reshape(shape) for name, variable in variables.items()}
 
-    def _write_arrays(self, stack: str, arrays: StackArrays) -> None:
+    def _write_part(self, stack: str, part: int, arrays: StackArrays) -> None:
         for name, variable in self.embedding.variables[stack].items():
-            of_replica = arrays[name].reshape(self.replicas, -1, arrays[name].shape[-1])
-            for part, values in zip(variable.values, of_replica, strict=True):
-                part.assign(values)
+            write_values(variable.values[part], arrays[name].reshape(-1, arrays[name].shape[-1]))
 
-    def _shape_of(self, stack: str) -> tuple[int, ...]:
-        return next(place.stack_shape for place in self.places().values() if place.stack == stack)
+    def _retrieve(self) -> None:
+        """The variables are on the TPUs."""
+
+    def _load(self) -> None:
+        """The variables are on the TPUs."""
+
+    def _shape_of(self, stack: str, part: int) -> tuple[int, ...]:
+        return next(place.part_shape(part) for place in self.places().values() if place.stack == stack)
 
 
 def clear_overflow(error: Exception) -> BadBatch | None:

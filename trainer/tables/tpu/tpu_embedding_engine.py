@@ -9,8 +9,9 @@ import numpy as np
 
 from trainer.tables.spec import FeatureSpec
 from trainer.tables.tpu.engine import TpuEngine
-from trainer.tables.tpu.placement import WholeTable
-from trainer.tables.tpu.table_states import StackArrays
+from trainer.tables.tpu.placement import BlockedTable
+from trainer.tables.tpu.remote_values import read_values, write_values
+from trainer.tables.tpu.table_states import PARAMETERS, StackArrays
 from trainer.tables.tpu.unsupported import refuse_for_tpu_embedding
 
 
@@ -49,24 +50,28 @@ class TpuEmbeddingEngine(TpuEngine):
         """See :meth:`TpuEngine.apply_gradients`."""
         self.embedding.apply_gradients(self._split(gradients))
 
-    def places(self) -> Mapping[str, WholeTable]:
+    def places(self) -> Mapping[str, BlockedTable]:
         """See :meth:`TpuEngine.places`."""
-        return {table.name: WholeTable(table.name, table.vocabulary_size, table.dim) for table in self.tables}
+        found = {}
+        for table in self.tables:
+            parts = self._variables_of(table.name)[PARAMETERS].variables
+            ends = np.cumsum([part.shape[0] for part in parts]).tolist()
+            found[table.name] = BlockedTable(table.name, tuple(ends), table.dim)
+        return found
 
-    def _read_arrays(self, stack: str) -> StackArrays:
+    def _variables_of(self, table: str) -> Any:
+        """The variables of a table on the hosts, by name: its values, and each slot."""
+        return self.embedding._variables[table]
+
+    def _read_part(self, stack: str, part: int) -> StackArrays:
+        return {name: read_values(one.variables[part]) for name, one in self._variables_of(stack).items()}
+
+    def _write_part(self, stack: str, part: int, arrays: StackArrays) -> None:
+        for name, one in self._variables_of(stack).items():
+            write_values(one.variables[part], arrays[name])
+
+    def _retrieve(self) -> None:
         self.embedding._retrieve_variables()
-        return {
-            name: np.concatenate([part.numpy() for part in variable.variables])
-            for name, variable in self.embedding._variables[stack].items()
-        }
 
-    def _write_arrays(self, stack: str, arrays: StackArrays) -> None:
-        for name, variable in self.embedding._variables[stack].items():
-            start = 0
-            for part in variable.variables:
-                part.assign(arrays[name][start : start + part.shape[0]])
-                start += part.shape[0]
-
-    def _write_tables(self, state: Any) -> None:
-        super()._write_tables(state)
+    def _load(self) -> None:
         self.embedding._load_variables()

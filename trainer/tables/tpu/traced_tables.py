@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.tpu.tpu_embedding_v3 import PartitionedCsrFormatTensor
 
+from trainer.tables.tpu.host_inputs import bags_of
 from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
 from trainer.tables.tpu.table_states import PARAMETERS
 
@@ -55,11 +56,10 @@ class TracedTables:
 
     def table_specs(self) -> dict[str, dict[str, Any]]:
         """The types of a replica's arrays."""
-        shards = self._engine.sparse_cores
-        shapes = {
-            place.stack: (shards * place.stack_shape[1], place.stack_shape[2])
-            for place in self._engine.places().values()
-        }
+        shapes = {}
+        for place in self._engine.places().values():
+            shards, rows, columns = place.part_shape(0)
+            shapes[place.stack] = (shards * rows, columns)
         return {
             stack: {name: tf.TensorSpec(shapes[stack]) for name in names} for stack, names in self.array_names.items()
         }
@@ -68,8 +68,10 @@ class TracedTables:
         """The types of a replica's ids, which TensorFlow's host preprocessing gives a batch without ids."""
         engine, embedding = self._engine, self._embedding
         ids = tuple(
-            tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int64), tf.zeros([spec.shape[0] + 1], tf.int64))
-            for spec in engine.input_signature[0]
+            tf.RaggedTensor.from_row_splits(
+                tf.zeros([0], tf.int64), tf.zeros([bags_of(feature, engine.events) + 1], tf.int64)
+            )
+            for feature in engine.features
         )
         gains = tuple(one.with_values(tf.zeros([0])) for one in ids)
         made = embedding.enqueue(ids, gains)

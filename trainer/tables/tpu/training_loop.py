@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from trainer.tables.tpu.engine import TpuEngine
-from trainer.tables.tpu.slices import DenseStep, Predict, StepInputs
+from trainer.tables.tpu.slices import DenseStep, Predict
 
 
 def training_loop(engine: TpuEngine, dense_step: DenseStep) -> Any:
-    """A ``tf.function`` of an iterator over a distributed :func:`replica_elements` and a number of steps, which it trains.
+    """A ``tf.function`` of an iterator over the elements of a call (:mod:`~trainer.tables.tpu.call_inputs`) and a number of steps, which it trains.
 
     A pipelined engine's lookups overlap only inside this loop: TensorFlow rewrites it as a whole. Learning rates that are functions
     stay as they were set before the loop began.
@@ -45,24 +45,3 @@ def _loop_of(engine: TpuEngine, replica_step: Callable[[Any, Any], None]) -> Any
         tf.while_loop(lambda done: done < steps, body, [tf.constant(0)])
 
     return tf.function(run, autograph=False)
-
-
-def replica_elements(
-    engine: TpuEngine, batches: Callable[[], Iterable[StepInputs]], other_specs: tuple[Any, ...]
-) -> Any:  # fmt: skip
-    """A ``tf.data.Dataset`` with an element for each replica of each batch, replicas in order.
-
-    Args:
-        batches: gives batches of ids with their other arrays, which have all events of the batch in their first dimension.
-        other_specs: the types of the other arrays of one replica.
-    """
-    import tensorflow as tf
-
-    def elements() -> Iterable[Any]:
-        for batch, others in batches():
-            for replica, inputs in enumerate(engine.inputs(batch)):
-                events = slice(replica * engine.events, (replica + 1) * engine.events)
-                yield inputs, tuple(one[events] for one in others)
-
-    signature = (engine.input_signature, other_specs)
-    return tf.data.Dataset.from_generator(elements, output_signature=signature)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import tensorflow as tf
 
 from trainer.tables import FTRL, SGD, Adagrad, AdagradMomentum, Adam, FeatureSpec, TableSpec, TableState, Uniform
 from trainer.tables.optimizers import slot_width
+from trainer.tables.tpu.call_inputs import CallInputs
+from trainer.tables.tpu.host_inputs import replica_inputs
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
 from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
 
@@ -36,6 +39,23 @@ def engine_on(replicas: int, *, sparse_cores: int = 4, seed: int = 3, made_of=No
         engine = SparseCoreEngine(made_of or features(), seed=seed, events_per_replica=EVENTS, **settings)
         engine.build()
     return engine
+
+
+def elements_of(engine, batches, specs=()):
+    """A dataset of the inputs of each replica in each step, of one machine."""
+    inputs = CallInputs(engine, specs)
+    (arrays,) = inputs.pack(batches)
+    return inputs.elements(arrays)
+
+
+def ragged_inputs(engine, batch) -> list[tuple[list[tf.RaggedTensor], list[tf.RaggedTensor]]]:
+    """The ids and gains of each feature for each replica, made one by one."""
+    found = []
+    for replica in range(engine.replicas):
+        made = replica_inputs(batch, engine.features, replica, engine.events)
+        ids = [tf.RaggedTensor.from_row_splits(one.ids.astype(np.int64), one.splits) for one in made]
+        found.append((ids, [of.with_values(tf.constant(one.gains)) for of, one in zip(ids, made, strict=True)]))
+    return found
 
 
 def random_states(tables, seed: int = 0) -> dict[str, TableState]:

@@ -6,13 +6,12 @@ from collections import Counter
 
 import pytest
 
-from tests.trainer.tables.tpu.engines import EVENTS, features
+from tests.trainer.tables.tpu.engines import EVENTS, elements_of, features
 from trainer.errors import BadBatch, ConfigError
 from trainer.run.weights.slice_checks import check_embedding_hardware
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.tpu.connected_slice import ConnectedSlice, clear_errors, connect
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
-from trainer.tables.tpu.training_loop import replica_elements
 
 tf = pytest.importorskip("tensorflow")
 
@@ -21,19 +20,22 @@ SETTINGS = SparseCoreSettings()
 
 def test_a_machine_without_tpus_is_refused():
     with pytest.raises(ConfigError, match="the tpu engine must reach a TPU") as caught:
-        connect("local", SETTINGS)
+        connect("local", SETTINGS, pytest.fail)
     error = caught.value
     assert error.where == "--tpu local"
     assert "TPUs not found" in error.value
     assert "train with the cpu engine" in error.next_step
     with pytest.raises(ConfigError, match="a TPU must be named"):
-        connect(" ", SETTINGS)
+        connect(" ", SETTINGS, pytest.fail)
 
 
-def test_slices_that_one_process_cannot_drive_are_refused():
-    with pytest.raises(ConfigError, match="must be one machine") as caught:
-        ConnectedSlice(planned_strategy(PlannedSlice(8, hosts=2)), SETTINGS)
-    assert (caught.value.where, caught.value.value) == ("--tpu", "2 hosts")
+def test_the_machines_of_a_slice_have_equal_shares_of_it_in_their_order():
+    assert ConnectedSlice(planned_strategy(PlannedSlice(8, hosts=2)), SETTINGS).machines == 2
+    assert ConnectedSlice(planned_strategy(PlannedSlice(8)), SETTINGS).machines == 1
+    for tasks in ((0, 1, 0, 1), (0, 0, 0, 1)):
+        devices = [f"/job:localhost/replica:0/task:{task}/device:TPU:{k}" for k, task in enumerate(tasks)]
+        with pytest.raises(ConfigError, match="equally many devices, in the order of the machines"):
+            ConnectedSlice(planned_strategy(PlannedSlice(4, hosts=2), devices=devices), SETTINGS)
 
 
 def test_a_slice_without_embedding_hardware_holds_no_tables():
@@ -63,7 +65,7 @@ def scene():
 
 def operators(program, engine, specs) -> Counter:
     """The operators of a traced program."""
-    elements = replica_elements(engine, lambda: [], specs)
+    elements = elements_of(engine, [], specs)
     graph = program.get_concrete_function(iter(elements)).graph.as_graph_def()
     return Counter(
         node.op for part in (graph, *graph.library.function) for node in getattr(part, "node_def", ()) or part.node

@@ -158,7 +158,7 @@ def test_errors_name_the_thing(four):
     with pytest.raises(BadBatch, match="a row must lie in its table"):
         four.weights_of("one", np.array([100]))
     with pytest.raises(BadBatch, match="a step of all replicas"):
-        four.inputs(batch_of([[[1]] * EVENTS] * 8))
+        four.check_step(batch_of([[[1]] * EVENTS] * 8))
 
 
 def test_more_ids_than_a_buffer_holds_become_a_clear_error():

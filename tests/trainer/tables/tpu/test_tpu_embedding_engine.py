@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from tests.trainer.tables.test_engine import batch_of
-from tests.trainer.tables.tpu.engines import EVENTS, assert_same, engine_on, features, random_states
+from tests.trainer.tables.tpu.engines import EVENTS, assert_same, elements_of, engine_on, features, random_states
 from trainer.tables import Adagrad, Adam, FeatureSpec, Quantization, TableSpec
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
 from trainer.tables.tpu.tpu_embedding_engine import TpuEmbeddingEngine
-from trainer.tables.tpu.training_loop import replica_elements, training_loop
+from trainer.tables.tpu.training_loop import training_loop
 
 tf = pytest.importorskip("tensorflow")
 
@@ -105,11 +105,9 @@ def test_a_step_enqueues_receives_and_sends():
     engine = engine_of(features(), pipelined=True)
     engine.build()
 
-    def batches():
-        yield batch_of([[[1, 2]] * REPLICAS * EVENTS for _ in features()]), ()
-
+    batch = batch_of([[[1, 2]] * REPLICAS * EVENTS for _ in features()])
     loop = training_loop(engine, lambda activations: 2.0 * activations)
-    iterator = iter(replica_elements(engine, batches, ()))
+    iterator = iter(elements_of(engine, [(batch, ())]))
     graph = loop.get_concrete_function(iterator, tf.TensorSpec([], tf.int32)).graph.as_graph_def()
     names = Counter(node.op for function in graph.library.function for node in function.node_def)
     for operator in (

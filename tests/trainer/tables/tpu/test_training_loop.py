@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.trainer.tables.test_engine import batch_of
-from tests.trainer.tables.tpu.engines import EVENTS
+from tests.trainer.tables.tpu.engines import EVENTS, elements_of, ragged_inputs
 from trainer.tables import Adagrad, Adam, FeatureSpec, TableSpec
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
 from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
-from trainer.tables.tpu.training_loop import replica_elements, training_loop
+from trainer.tables.tpu.training_loop import training_loop
 
 tf = pytest.importorskip("tensorflow")
 
@@ -30,14 +30,13 @@ def features():
     ]
 
 
-def batches():
+def step_inputs():
     bags = [[[event, event + 1] for event in range(REPLICAS * EVENTS)] for _ in features()]
-    while True:
-        yield batch_of(bags), (np.arange(REPLICAS * EVENTS, dtype=np.float32),)
+    return batch_of(bags), (np.arange(REPLICAS * EVENTS, dtype=np.float32),)
 
 
 def elements(engine):
-    return replica_elements(engine, batches, (tf.TensorSpec([EVENTS]),))
+    return elements_of(engine, [step_inputs()] * 2, (tf.TensorSpec([EVENTS]),))
 
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["serial", "pipelined"])
@@ -115,10 +114,12 @@ def test_a_pipelined_loop_is_stale_by_exactly_one_step(engine):
 
 
 def test_elements_are_the_inputs_of_each_replica_in_order(engine):
-    drawn = list(elements(engine).take(2 * REPLICAS))
-    batch, _ = next(batches())
-    for replica, ((ids, gains), (targets,)) in enumerate(drawn[:REPLICAS]):
-        expected_ids, expected_gains = engine.inputs(batch)[replica]
+    drawn = list(elements(engine))
+    assert len(drawn) == 2 * REPLICAS
+    batch, _ = step_inputs()
+    for k, ((ids, gains), (targets,)) in enumerate(drawn):
+        replica = k % REPLICAS
+        expected_ids, expected_gains = ragged_inputs(engine, batch)[replica]
         for found, expected in zip((*ids, *gains), (*expected_ids, *expected_gains), strict=True):
             np.testing.assert_array_equal(found.values, expected.values)
             np.testing.assert_array_equal(found.row_splits, expected.row_splits)
