@@ -262,20 +262,13 @@ class EmulatedSlice:
 
         return begin
 
-    def dense_program(self, step: Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:
+    def dense_program(self, step: Callable[[Any], Any]) -> _EmulatedProgram:
         """All replicas in one graph, as a slice has them in one program."""
 
         def traced(*parts):
             return self._run(step, parts)
 
-        program = tf.function(traced, autograph=False)
-
-        def run(packed):
-            found = np.stack([one.numpy() for one in program(*map(tf.constant, np.split(packed, self.replicas)))])
-            self.transfers.append((packed.nbytes, found.nbytes))
-            return found
-
-        return run
+        return _EmulatedProgram(self, tf.function(traced, autograph=False))
 
     def _run(self, function: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
         """What ``function`` returns on each replica for its argument."""
@@ -287,6 +280,27 @@ class EmulatedSlice:
 
         with self.strategy.scope():
             mirrored_run.call_for_each_replica(self.strategy, replica, (), {})
+        return found
+
+
+class _EmulatedProgram:
+    """A :class:`~trainer.tables.tpu.slices.DenseProgram`. The slice notes the bytes of each step."""
+
+    def __init__(self, slice_: EmulatedSlice, program: Any) -> None:
+        self._slice, self._program = slice_, program
+
+    def send(self, packed: np.ndarray) -> tuple[int, list[Any]]:
+        devices = self._slice.strategy.extended.worker_devices
+        sent = []
+        for device, part in zip(devices, np.split(packed, len(devices)), strict=True):
+            with tf.device(device):
+                sent.append(tf.constant(part))
+        return packed.nbytes, sent
+
+    def run(self, sent: tuple[int, list[Any]]) -> np.ndarray:
+        entered_bytes, parts = sent
+        found = np.stack([one.numpy() for one in self._program(*parts)])
+        self._slice.transfers.append((entered_bytes, found.nbytes))
         return found
 
 

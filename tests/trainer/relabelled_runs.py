@@ -134,6 +134,8 @@ class Recording:
     def begin_look_up(self, batch: Any) -> Callable[[], LookedUp]:
         return lambda: LookedUp(_NOTHING, _NOTHING)
 
+    def send(self, batch: Any, looked_up: LookedUp) -> None: ...
+
     def differentiate(self, batch: Any, looked_up: LookedUp) -> DenseStep:
         return DenseStep(self.train(batch), TableGradients(_NOTHING, _NOTHING))
 

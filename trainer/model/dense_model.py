@@ -175,6 +175,9 @@ class DenseModel:
     def _predict_step(self, activations: Any, linear: Any, dense: Any) -> Any:
         return self.logits(activations, linear, dense)
 
+    def send(self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array) -> None:
+        """See :meth:`TrainedDense.send <trainer.run.weights.dense_step.TrainedDense.send>`: steps run in this process."""
+
     def step(
         self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
     ) -> tuple[Array, Array, Array]:

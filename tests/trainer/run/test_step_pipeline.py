@@ -76,6 +76,9 @@ class Recorded:
 
         return end
 
+    def send(self, batch, looked_up):
+        self._weights.send(batch, looked_up)
+
     def differentiate(self, batch, looked_up):
         step = self._weights.differentiate(batch, looked_up)
         self._note("D", batch)
@@ -259,6 +262,31 @@ def test_a_failed_update_ends_the_work_on_tables_and_names_its_batch(scene):
             steps.drain()
     assert not [effect for effect in recorded.effects if effect[0] == "U"]
     assert recorded.effects.count("L3") == 0, "the lookup after the failed update is not made"
+
+
+@pytest.mark.parametrize("staleness", [1, 3])
+def test_what_a_step_needs_is_sent_while_the_step_before_runs(scene, staleness):
+    """Each dense part waits until the inputs of the next one were sent."""
+    batches, sent = scene[2], {}
+
+    class Waiting(Recorded):
+        def send(self, batch, looked_up):
+            super().send(batch, looked_up)
+            sent[self._numbers[id(batch)]].set()
+
+        def differentiate(self, batch, looked_up):
+            number = self._numbers[id(batch)]
+            assert sent[number].is_set()
+            if number + 1 < len(batches):
+                assert sent[number + 1].wait(PATIENCE_SECS)
+            return super().differentiate(batch, looked_up)
+
+    sent.update({k: threading.Event() for k in range(len(batches))})
+    with StepPipeline(Waiting(weights_of(scene), batches), staleness) as steps:
+        for one in batches:
+            steps.train(one)
+        steps.drain()
+    assert all(one.is_set() for one in sent.values())
 
 
 def test_without_staleness_each_step_is_done_before_the_next(scene):

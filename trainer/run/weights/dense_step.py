@@ -65,6 +65,9 @@ class TrainedDense(Protocol):
     def idle_units(self) -> IdleUnits | None:
         """The hidden units that are off after the steps so far; None where they are not counted."""
 
+    def send(self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array) -> None:
+        """Send what a step will be called with to its devices, in the order of steps; in another thread, while an earlier step runs."""
+
     def step(
         self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
     ) -> tuple[Array, Array, Array]:

@@ -286,6 +286,10 @@ class Weights:
         found = self.look_up(batch)
         return lambda: found
 
+    def send(self, batch: Batch, looked_up: LookedUp) -> None:
+        """Send what :meth:`differentiate` will need to the devices of the dense part, while it works for an earlier batch."""
+        self.dense.send(looked_up.deep, looked_up.linear, batch.dense, batch.labels, batch.weights)
+
     def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
         """The dense part of a step. It uses the dense weights alone, so tables may change meanwhile."""
         logits, deep, linear = self.dense.step(

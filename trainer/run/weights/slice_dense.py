@@ -11,6 +11,7 @@ of hosts without TPUs are.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,8 @@ class SliceDense:
         self._run = slice_.dense_program(self._replica_step)
         self._differentiate = slice_.dense_program(self._replica_gradients)
         self._update = slice_.dense_program(self._replica_update)
+        #: The inputs on the devices of steps that have not begun, with the arrays that they were made from.
+        self._sent: deque[tuple[Array, Array, Any]] = deque()
 
     def _replica_step(self, packed: Any) -> Any:
         answer, state = self._packed.run(
@@ -76,11 +79,26 @@ class SliceDense:
         )
         return tf.zeros([0])
 
+    def send(self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array) -> None:
+        """See :meth:`TrainedDense.send <trainer.run.weights.dense_step.TrainedDense.send>`: in one array, while the program runs."""
+        packed = self._pack(activations, linear, dense, labels, weights)
+        self._sent.append((activations, weights, self._run.send(packed)))
+
+    def _on_devices(self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array) -> Any:
+        """The input of a step on the devices: that of :meth:`send`, if these arrays were sent."""
+        while self._sent:
+            of_activations, of_weights, sent = self._sent.popleft()
+            if of_activations is activations:
+                # without an event a host's weights are others than those of its batch
+                return sent if of_weights is weights else self._run.send(self._pack(activations, linear, dense, labels, weights))  # fmt: skip
+        return self._run.send(self._pack(activations, linear, dense, labels, weights))
+
     def step(
         self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
     ) -> tuple[Array, Array, Array]:
         """See :meth:`DenseModel.step <trainer.model.dense_model.DenseModel.step>`."""
-        found = self._packed.unpack(self._run(self._pack(activations, linear, dense, labels, weights)), len(weights))
+        answers = self._run.run(self._on_devices(activations, linear, dense, labels, weights))
+        found = self._packed.unpack(answers, len(weights))
         self._dense.model.count_units(found.units_on)
         return found.logits, found.deep, found.linear
 
@@ -97,14 +115,14 @@ class SliceDense:
         self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array
     ) -> tuple[Array, Array, Array, Array]:
         """See :meth:`DenseModel.gradients <trainer.model.dense_model.DenseModel.gradients>`."""
-        answers = self._differentiate(self._pack(activations, linear, dense, labels, weights))
+        answers = self._differentiate.run(self._on_devices(activations, linear, dense, labels, weights))
         found = self._packed.unpack(answers, len(weights))
         return found.logits, found.deep, found.linear, self._packed.dense_gradients(answers)
 
     def apply(self, gradients: Array) -> None:
         """See :meth:`DenseModel.apply <trainer.model.dense_model.DenseModel.apply>`."""
         self._dense.model.count_units_of(gradients)
-        self._update(self._packed.pack_gradients(gradients, self._slice.replicas))
+        self._update.run(self._update.send(self._packed.pack_gradients(gradients, self._slice.replicas)))
 
     def host_model(self) -> DenseModel:
         """See :meth:`TrainedDense.host_model <trainer.run.weights.dense_step.TrainedDense.host_model>`: a copy of the weights of one replica."""

@@ -86,6 +86,9 @@ class TableSteps(Protocol):
     def begin_look_up(self, batch: Batch) -> Callable[[], LookedUp]:
         """Begin the lookup of a batch."""
 
+    def send(self, batch: Batch, looked_up: LookedUp) -> None:
+        """Send what the dense part of a step needs to its devices, while an earlier step works there."""
+
     def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
         """The dense part of a step."""
 
@@ -243,7 +246,9 @@ class StepPipeline:
     def _end(self, batch: Batch, beginning: Future[_End]) -> LookedUp:
         end = beginning.result()  # it is done, in this thread
         with self._failing(batch):
-            return end()
+            found = end()
+            self._weights.send(batch, found)
+            return found
 
     def _update(self, due: tuple[Batch, TableGradients] | None) -> None:
         self._raise_failure()

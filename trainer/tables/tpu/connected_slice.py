@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from trainer.tables.tpu.call_inputs import CallInputs
 from trainer.tables.tpu.engine import TpuEngine
 from trainer.tables.tpu.slice_servers import lost_slice, slice_servers
 from trainer.tables.tpu.slice_watch import OnLost, SliceWatch, wait_for_servers, watch_slice
-from trainer.tables.tpu.slices import CallProgram, DenseStep, Predict, StepInputs
+from trainer.tables.tpu.slices import CallProgram, DenseProgram, DenseStep, Predict, StepInputs
 from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine, clear_overflow
 from trainer.tables.tpu.tpu_embedding_engine import TpuEmbeddingEngine
 from trainer.tables.tpu.training_loop import scoring_loop, training_loop
@@ -193,21 +193,9 @@ class ConnectedSlice:
 
         return begin
 
-    def dense_program(self, step: Callable[[Any], Any]) -> Callable[[Array], Array]:
+    def dense_program(self, step: Callable[[Any], Any]) -> DenseProgram:
         """See :meth:`TpuSlice.dense_program <trainer.tables.tpu.slices.TpuSlice.dense_program>`."""
-        import tensorflow as tf
-
-        program, strategy = self.traced_dense(step), self.strategy
-
-        def run(packed: Array) -> Array:
-            parts = np.split(packed, self.replicas)
-            values = strategy.experimental_distribute_values_from_function(
-                lambda context: tf.constant(parts[context.replica_id_in_sync_group])
-            )
-            with self._running():
-                return np.stack([one.numpy() for one in program(values)])
-
-        return run
+        return _ConnectedProgram(self.strategy, self.traced_dense(step), self._running)
 
     def traced_dense(self, step: Callable[[Any], Any]) -> Any:
         """The ``tf.function`` of a step without tables: from the parts of the replicas to what each of them answers."""
@@ -242,6 +230,32 @@ class ConnectedSlice:
             if self.machines > 1:
                 _wait_for_machines()
             yield
+
+
+class _ConnectedProgram:
+    """See :class:`~trainer.tables.tpu.slices.DenseProgram`. ``running``: the context in which programs run."""
+
+    def __init__(self, strategy: Any, program: Any, running: Callable[[], AbstractContextManager[None]]) -> None:
+        self._strategy, self._program, self._running = strategy, program, running
+
+    def send(self, packed: Array) -> Any:
+        """See :meth:`DenseProgram.send <trainer.tables.tpu.slices.DenseProgram.send>`."""
+        import tensorflow as tf
+
+        devices = self._strategy.extended.worker_devices
+        parts = np.split(packed, len(devices))
+
+        def part_of(context: Any) -> Any:
+            with tf.device(devices[context.replica_id_in_sync_group]):
+                return tf.constant(parts[context.replica_id_in_sync_group])
+
+        with clear_errors():
+            return self._strategy.experimental_distribute_values_from_function(part_of)
+
+    def run(self, sent: Any) -> Array:
+        """See :meth:`DenseProgram.run <trainer.tables.tpu.slices.DenseProgram.run>`."""
+        with self._running():
+            return np.stack([one.numpy() for one in self._program(sent)])
 
 
 def _wait_for_machines() -> None:

@@ -27,6 +27,16 @@ StepInputs = tuple[IdBatch, tuple[Array, ...]]
 CallProgram = Callable[[Sequence[StepInputs]], Callable[[], None]]
 
 
+class DenseProgram(Protocol):
+    """A step of all replicas without tables. Its input may be sent in another thread, while the program runs with that of an earlier step."""
+
+    def send(self, packed: Array) -> Any:
+        """The input of a step on the devices, from the events of all replicas, float32 [replicas * events, columns]."""
+
+    def run(self, sent: Any) -> Array:
+        """A step of an input that was sent: float32 [replicas, size]."""
+
+
 class TpuSlice(Protocol):
     """The devices of a slice. All of its programs of an engine come from the slice that made the engine."""
 
@@ -82,9 +92,8 @@ class TpuSlice(Protocol):
         ``other_specs``: see :meth:`training`.
         """
 
-    def dense_program(self, step: Callable[[Any], Any]) -> Callable[[Array], Array]:
+    def dense_program(self, step: Callable[[Any], Any]) -> DenseProgram:
         """A program without tables: a step of all replicas, which one array enters and one array leaves.
 
         ``step``: of one replica, from a float32 tensor [events, columns] to a flat float32 tensor; it may change variables of the strategy.
-        Returns a function of an array of all replicas' events, float32 [replicas * events, columns]; its result is float32 [replicas, size].
         """

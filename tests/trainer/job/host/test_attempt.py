@@ -63,6 +63,9 @@ class Recorder:
     def begin_look_up(self, batch):
         return lambda: batch
 
+    def send(self, batch, looked_up):
+        assert looked_up is batch
+
     def differentiate(self, batch, looked_up):
         assert looked_up is batch
         return DenseStep(self.train(batch), TableGradients(np.zeros(0), np.zeros(0)))
