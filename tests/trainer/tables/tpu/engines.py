@@ -48,13 +48,13 @@ def elements_of(engine, batches, specs=()):
     return inputs.elements(arrays)
 
 
-def ragged_inputs(engine, batch) -> list[tuple[list[tf.RaggedTensor], list[tf.RaggedTensor]]]:
+def ragged_inputs(engine, batch) -> list[tuple[tuple[tf.RaggedTensor, ...], tuple[tf.RaggedTensor, ...]]]:
     """The ids and gains of each feature for each replica, made one by one."""
     found = []
     for replica in range(engine.replicas):
         made = replica_inputs(batch, engine.features, replica, engine.events)
-        ids = [tf.RaggedTensor.from_row_splits(one.ids.astype(np.int64), one.splits) for one in made]
-        found.append((ids, [of.with_values(tf.constant(one.gains)) for of, one in zip(ids, made, strict=True)]))
+        ids = tuple(tf.RaggedTensor.from_row_splits(one.ids.astype(np.int64), one.splits) for one in made)
+        found.append((ids, tuple(of.with_values(tf.constant(one.gains)) for of, one in zip(ids, made, strict=True))))
     return found
 
 
