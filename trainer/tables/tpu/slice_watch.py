@@ -49,13 +49,16 @@ def wait_for_servers(
     """Wait until all servers answer; what they say of their devices. Raises :class:`SliceLost` after ``patience_secs``."""
     until_secs, found = clock() + patience_secs, dict[str, bytes]()
     for server in servers:
+        is_waited_for = False
         while server not in found:
             try:
                 found[server] = look(server)
             except grpc.RpcError as error:
                 if clock() >= until_secs:
                     raise _lost(server, f"no answer for {patience_secs:g} s") from error
-                _LOG.info("the TensorFlow server at %s does not answer yet", server)
+                if not is_waited_for:
+                    _LOG.warning("waiting for the TensorFlow server at %s, for up to %g s", server, patience_secs)
+                is_waited_for = True
                 sleep(_LOOK_SECS)
     return found
 

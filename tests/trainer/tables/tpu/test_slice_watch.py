@@ -57,7 +57,7 @@ def test_a_machine_is_lost_at_once_when_another_process_answers_for_it():
     assert watch.find_lost().value == "another process"
 
 
-def test_servers_are_waited_for_until_they_start():
+def test_servers_are_waited_for_until_they_start(caplog):
     machines, waits = Machines(a=b"1", b=None), []
 
     def sleep(secs):
@@ -69,6 +69,7 @@ def test_servers_are_waited_for_until_they_start():
     how = {"look": machines.look, "clock": machines.clock, "sleep": sleep}
     assert wait_for_servers(["a", "b"], patience_secs=60.0, **how) == {"a": b"1", "b": b"2"}
     assert len(waits) == 3
+    assert [one.getMessage() for one in caplog.records] == ["waiting for the TensorFlow server at b, for up to 60 s"]
     machines.answers["b"] = None
     waits[:] = [0.0] * 9
     with pytest.raises(SliceLost, match="each machine of a TPU slice must answer") as caught:
