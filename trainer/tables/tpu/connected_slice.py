@@ -74,8 +74,10 @@ class ConnectedSlice:
         import tensorflow as tf
 
         extended = strategy.extended
-        _check_order(extended.worker_devices)
+        devices = extended.worker_devices
+        _check_order(devices)
         self.strategy, self._settings, self.machines = strategy, settings, int(extended.num_hosts)
+        self._is_remote = any(tf.DeviceSpec.from_string(device).job != "localhost" for device in devices)
         self._hardware = extended.tpu_hardware_feature
         kinds = tf.tpu.experimental.HardwareFeature.EmbeddingFeature
         self._has_sparse_cores = self._hardware.embedding_feature == kinds.V2
@@ -227,7 +229,7 @@ class ConnectedSlice:
     def _running(self) -> Iterator[None]:
         """Run programs on the devices: what was sent to other machines has arrived before. Raises the clear errors."""
         with clear_errors():
-            if self.machines > 1:
+            if self._is_remote:
                 _wait_for_machines()
             yield
 
