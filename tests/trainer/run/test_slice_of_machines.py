@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -59,6 +61,14 @@ def test_a_machine_that_is_killed_ends_the_run_which_goes_on_with_equal_bits(tmp
         report = run_to_the_end(tmp_path / "two", on_both)
     assert report["resumed_from"]
     assert_equal_runs(tmp_path / "two", tmp_path / "one")
+
+
+@pytest.mark.medium
+def test_sigterm_ends_a_server_whichever_thread_gets_it(tmp_path):
+    with slice_servers(tmp_path, machines=1, devices=1) as (machine,):
+        threads = {int(one) for one in os.listdir(f"/proc/{machine.process.pid}/task")} - {machine.process.pid}
+        os.kill(max(threads), signal.SIGTERM)  # Linux prefers the thread that is named
+        assert machine.process.wait(60.0) == 143
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from transforms.errors import HeadraceError
 _LOG = logging.getLogger(__name__)
 #: TPU software takes ports from 8431 on.
 DEFAULT_PORT = 7416
+_LOOK_SECS = 0.5
 
 
 def run_slice_server(
@@ -57,7 +58,8 @@ def run_slice_server(
         raise ConfigError("a TensorFlow server must be able to take its port", where="--port", value=f"{port}: {str(error)[:300]}",
                           next_step="end the process that has it, or choose another --port") from error  # fmt: skip
     _LOG.info("the TensorFlow server of this machine is at port %d: %s", port, server.target)
-    ended.wait()
+    while not ended.wait(_LOOK_SECS):  # a signal that one of TensorFlow's threads gets does not end a wait of this one
+        pass
     if notify is not None:
         ends_secs = time.monotonic() + grace_secs
         notify(grace_secs)
