@@ -96,6 +96,8 @@ def _pieces(rows: int) -> list[slice]:
 
 
 def _scaled(importance: Array, scale: float, team: Team) -> Array:
+    if scale == 1.0:
+        return importance
     scaled = np.empty(len(importance), np.float32)
     team_map(team, [partial(selection.scale_importance, piece.start, piece.stop, importance, scale, scaled)
                     for piece in _pieces(len(importance))])  # fmt: skip

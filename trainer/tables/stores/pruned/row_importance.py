@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 
 from trainer.options.pruning import PruningOptions
-from trainer.planning.pruning_rounds import crossing_share, sample_rows
+from trainer.planning.pruning_rounds import crossing_share, draw_rows, sample_rows
 from trainer.planning.row_groups import RowGroup
 from trainer.tables.kernels.importance import Importance
 from trainer.tables.kernels.threads import Team
 from trainer.tables.stores.pruned.addresses import Addresses
 from trainer.tables.stores.pruned.memory import PrunedMemory
 from trainer.tables.stores.pruned.round import percentile_of, team_map
-from trainer.tables.stores.pruned.selection import gather_importance
+from trainer.tables.stores.pruned.selection import gather_importance, read_importance
 from transforms.arrays import Array
 
 #: What an update may count for before the importance of all rows is divided by it.
@@ -136,10 +136,8 @@ class RowImportance:
 
     def of(self, t: int, rows: Array) -> tuple[Array, Array]:
         """The importance of rows of a table now, and whether they have places."""
-        places = self._addresses.of_table(t)[rows]
-        is_kept = places >= 0
-        found = self.of_table(t)[rows]
-        found[is_kept] = self._of_places[int(self._row_base[t]) + places[is_kept]]
+        found, is_kept = np.empty(len(rows), np.float32), np.empty(len(rows), bool)
+        read_importance(rows, self._addresses.of_table(t), int(self._row_base[t]), self._of_places, self.of_table(t), found, is_kept)  # fmt: skip
         return found, is_kept
 
     def chosen(self, t: int, step: int) -> Array:
@@ -152,19 +150,17 @@ class RowImportance:
 
     def crossing(self, group: RowGroup, draw: np.random.Generator) -> float:
         """The share of the rows of a group without free places that have crossed its cut-off, by a sample."""
-        sizes = np.array([len(self._addresses.of_table(t)) for t in group.tables], np.int64)
-        total = int(sizes.sum())
-        if group.rows >= total:
+        sizes = [len(self._addresses.of_table(t)) for t in group.tables]
+        if group.rows >= sum(sizes):
             return 0.0
-        sampled = np.sort(draw.integers(0, total, sample_rows(self._options.deviation)))
-        ends = np.cumsum(sizes)
-        importance, is_kept = np.empty(len(sampled), np.float32), np.empty(len(sampled), bool)
-        for k, t in enumerate(group.tables):
-            own = slice(*np.searchsorted(sampled, [ends[k] - sizes[k], ends[k]]).tolist())
+        drawn = draw_rows(draw, sizes, sample_rows(self._options.deviation))
+        found = []
+        for t, one in zip(group.tables, drawn, strict=True):
             scale = self._sampled_scale(t, draw)
-            importance[own], is_kept[own] = self.of(t, sampled[own] - (ends[k] - sizes[k]))
-            importance[own] *= scale
-        return crossing_share(importance, is_kept)
+            importance, is_kept = self.of(t, one.rows)
+            importance *= scale
+            found.append((importance, is_kept, one.times))
+        return crossing_share(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
     def _sampled_scale(self, t: int, draw: np.random.Generator) -> float:
         """As :meth:`scale`, from a sample of the table's rows."""
