@@ -13,6 +13,8 @@ from trainer.planning.row_groups import RowGroup
 from trainer.tables.kernels.importance import Importance
 from trainer.tables.kernels.threads import Team
 from trainer.tables.stores.pruned.addresses import Addresses
+from trainer.tables.stores.pruned.job_places import JobPlaces
+from trainer.tables.stores.pruned.job_sample import JobSample, scale_of_sample, scale_rows
 from trainer.tables.stores.pruned.memory import PrunedMemory
 from trainer.tables.stores.pruned.round import percentile_of, team_map
 from trainer.tables.stores.pruned.selection import gather_importance, read_importance
@@ -20,8 +22,6 @@ from transforms.arrays import Array
 
 #: What an update may count for before the importance of all rows is divided by it.
 _MOST_GAIN = float(1 << 40)
-#: The rows of a table from which its percentile is estimated.
-_PERCENTILE_ROWS = 2048
 _GATHERED_ROWS = 1 << 18
 
 
@@ -162,12 +162,21 @@ class RowImportance:
             found.append((importance, is_kept, one.times))
         return crossing_share(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
+    def crossings_of_job(self, job: JobPlaces, groups: Sequence[int], draw: np.random.Generator) -> list[float]:
+        """As :meth:`crossing` of groups of a job, by one sample of the rows of all hosts, which call this at once."""
+        sample = JobSample(job, self.of)
+        for g in groups:
+            group = job.tables.groups[g]
+            drawn = draw_rows(draw, [job.tables.sizes[t] for t in group.tables], sample_rows(self._options.deviation))
+            for t, one in zip(group.tables, drawn, strict=True):
+                rows = job.tables.sizes[t]
+                compared = scale_rows(rows, draw) if self._options.normalised else None
+                sample.add(g, t, one, compared)
+        return sample.crossing_shares()
+
     def _sampled_scale(self, t: int, draw: np.random.Generator) -> float:
         """As :meth:`scale`, from a sample of the table's rows."""
         if not self._options.normalised:
             return 1.0
-        rows = len(self._addresses.of_table(t))
-        chosen = np.arange(rows) if rows <= _PERCENTILE_ROWS else draw.integers(0, rows, _PERCENTILE_ROWS)
-        values, _ = self.of(t, chosen)
-        values = values[values > 0]
-        return 1.0 / float(np.quantile(values, 0.95)) if len(values) else 0.0
+        values, _ = self.of(t, scale_rows(len(self._addresses.of_table(t)), draw))
+        return scale_of_sample(values)
