@@ -146,12 +146,12 @@ class GroupRows:
         """Whether a snapshot may read places that have not changed since it began."""
         return self._snapshot is not None and not self._snapshot.is_done
 
-    def give_back(self, g: int, first: int, stop: int) -> None:
-        """Give the memory of the places of a group from ``first`` to ``stop`` back to the system, while no snapshot is read."""
+    def release_memory(self, g: int, first: int, stop: int) -> None:
+        """Release the memory of the places of a group from ``first`` to ``stop`` to the system, while no snapshot is read."""
         of = self.of_groups
         for name, base, dims in (("weights", of.weight_base, of.dims), ("slots", of.slot_base, of.slot_dims)):
             dim, start = int(dims[g]), 4 * int(base[g])
-            self._memory.give_back(name, start + 4 * first * dim, start + 4 * stop * dim)
+            self._memory.release_memory(name, start + 4 * first * dim, start + 4 * stop * dim)
 
     def row_bytes(self, g: int) -> int:
         """The bytes of a place of a group."""

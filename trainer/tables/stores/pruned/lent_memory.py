@@ -1,4 +1,4 @@
-"""Memory of tables whose last rows are given back to the system: that of places which a host lends to other hosts."""
+"""Memory of tables whose last rows are released to the system: that of places which a host lends to other hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_RESERVE = 0x4000
 
 
 class LentMemory:
-    """As :class:`~trainer.tables.kernels.memory.PrivateMemory`; a range of an array may be given back, and is zeros when it is touched again."""
+    """As :class:`~trainer.tables.kernels.memory.PrivateMemory`; a range of an array may be released, and is zeros when it is touched again."""
 
     def __init__(self) -> None:
         self._maps: dict[str, mmap.mmap] = {}
@@ -30,8 +30,8 @@ class LentMemory:
     def reserve(self, name: str, size_bytes: int) -> None:
         """See :class:`~trainer.tables.kernels.memory.TableMemory`: the system commits what is written."""
 
-    def give_back(self, name: str, first_byte: int, stop_byte: int) -> None:
-        """Give the whole pages of a range of an array back."""
+    def release_memory(self, name: str, first_byte: int, stop_byte: int) -> None:
+        """Release the whole pages of a range of an array."""
         first, stop = -(-first_byte // mmap.PAGESIZE) * mmap.PAGESIZE, stop_byte // mmap.PAGESIZE * mmap.PAGESIZE
         if first < stop and name in self._maps and hasattr(mmap, "MADV_DONTNEED"):
             self._maps[name].madvise(mmap.MADV_DONTNEED, first, stop - first)

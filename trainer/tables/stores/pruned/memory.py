@@ -72,10 +72,10 @@ class PrunedMemory:
         """All changes inside happen, or none of them. While all tables are replaced, nothing is undone."""
         return nullcontext() if self.undo_log is None or self.undo_log.is_filling else self.undo_log.transaction()
 
-    def give_back(self, name: str, first_byte: int, stop_byte: int) -> None:
-        """Give a range of an array back to the system, where the memory can."""
+    def release_memory(self, name: str, first_byte: int, stop_byte: int) -> None:
+        """Release a range of an array to the system, where the memory can."""
         if isinstance(self.tables, LentMemory):
-            self.tables.give_back(name, first_byte, stop_byte)
+            self.tables.release_memory(name, first_byte, stop_byte)
 
     @property
     def is_undone(self) -> bool:

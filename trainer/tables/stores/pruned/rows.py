@@ -39,7 +39,7 @@ from trainer.tables.stores.pruned.saved_rows import most_important
 from transforms.arrays import Array
 
 _STEP, _ROUNDS = range(2)
-#: Memory is given back in pieces of at least so many bytes.
+#: Memory is released in pieces of at least so many bytes.
 _LEAST_LENT_BYTES = 1 << 20
 
 
@@ -221,10 +221,10 @@ class PrunedRows:
                 self._lend(job, one, int(self.addresses.group_of[tables[0]]))
 
     def _lend(self, job: JobPlaces, done: GroupRound, g: int) -> None:
-        """Give memory of places back that rows of other hosts have now.
+        """Release the memory of places that rows of other hosts have now.
 
         A host keeps memory for twice its share of the free places, by its rows, since as many further rows are likely to come. While a snapshot is read,
-        which may need it, nothing is given back.
+        which may need it, none is released.
         """
         addresses, places = self.addresses, self.places
         used, touched = int(addresses.rows[g] - addresses.free_rows[g]), int(addresses.touched[g])
@@ -234,7 +234,7 @@ class PrunedRows:
         for t, rows, before, after in addresses.pack(g):
             places.write(t, after, places.read(t, rows, before))
             self.importance.carry(t, rows, after)
-        places.give_back(g, used, touched)
+        places.release_memory(g, used, touched)
 
     def count_job(self) -> None:
         """Count the free places of the job before the first lookup of rows that were loaded, with all hosts at once.

@@ -261,14 +261,14 @@ def test_of_more_rows_than_places_the_most_important_ones_of_all_hosts_stay(has_
 
 
 @PLANS
-def test_memory_that_a_host_lends_is_given_back_and_no_value_changes(plan_of, monkeypatch):
+def test_memory_that_a_host_lends_is_released_and_no_value_changes(plan_of, monkeypatch):
     options, hosts = options_of(round_steps=3, spare_share=0.1), 3
 
     def work(exchange):
         tables = tables_on(exchange, options, plan_of(hosts))
         given = []
-        give_back = tables.store.places.give_back
-        monkeypatch.setattr(tables.store.places, "give_back", lambda g, first, stop: (given.append(stop - first), give_back(g, first, stop)))  # fmt: skip
+        release_memory = tables.store.places.release_memory
+        monkeypatch.setattr(tables.store.places, "release_memory", lambda g, first, stop: (given.append(stop - first), release_memory(g, first, stop)))  # fmt: skip
         found = train(tables, 0, 20), tables.state()
         addresses = tables.store.addresses
         assert ((addresses.rows - addresses.free_rows) <= addresses.touched).all()
@@ -286,7 +286,7 @@ def test_memory_that_a_host_lends_is_given_back_and_no_value_changes(plan_of, mo
                 other[1][name].rows.tobytes(), other[1][name].weights.tobytes(), other[1][name].slots.tobytes())  # fmt: skip
 
 
-def test_no_memory_is_given_back_that_a_snapshot_reads(monkeypatch):
+def test_no_memory_is_released_that_a_snapshot_reads(monkeypatch):
     """It has the values of its moment."""
     monkeypatch.setattr(pruned_rows, "_LEAST_LENT_BYTES", 1)
     options = options_of(round_steps=3, spare_share=0.1)
