@@ -38,7 +38,7 @@ class GroupRound:
 
     Attributes:
         group: its position.
-        changes: of each table of the group of which this host has rows, in their order.
+        changes: of each of the rows that were given of it.
         kept: the rows of all hosts that have places afterwards.
     """
 
@@ -56,7 +56,7 @@ def select_rows_of_job(
     Args:
         job: the hosts, and their tables.
         groups: positions of groups of the job.
-        rows: of each group those of this host, by :meth:`JobTables.tables_of <trainer.tables.stores.pruned.job_places.JobTables.tables_of>`.
+        rows: of each group those of this host, table by table.
         places: of each group, how many rows have one afterwards.
         team: the threads.
         normalised: whether importance is divided by the percentile of its table over all hosts first.
@@ -69,13 +69,13 @@ def select_rows_of_job(
         bits = [[np.where(one.address >= 0, by + np.uint32(1), np.uint32(0)).astype(np.uint32) for one, by in zip(own, of_group, strict=True)]
                 for own, of_group in zip(rows, bits, strict=True)]  # fmt: skip
     cuts = _cut_offs(job, bits, places, team)
-    bounds = _bounds(job, groups, bits, cuts)
+    bounds = _bounds(job, rows, bits, cuts)
     found = []
     for k, g in enumerate(groups):
         changes = []
-        for t, own, one in zip(job.tables.tables_of(g), bits[k], rows[k], strict=True):
-            ties = _rows_below(job, t, own, cuts[k].least, bounds[k])
-            changes.append(list_round(own, one.address, cuts[k].least, ties, team)[0])
+        for own, one in zip(bits[k], rows[k], strict=True):
+            ties = _rows_below(job, own, one, cuts[k].least, bounds[k])
+            changes.append(list_round(own, one, cuts[k].least, ties, team)[0])
         found.append(GroupRound(g, tuple(changes), cuts[k].kept))
     return found
 
@@ -103,27 +103,24 @@ def _scales(
     """What the importance of each table of each group is multiplied by."""
     tables = [t for g in groups for t in job.tables.groups[g].tables]
     counts = np.zeros((len(tables), selection.UPPER_BINS), np.int64)
-    for g, own in zip(groups, rows, strict=True):
-        for t, one in zip(job.tables.tables_of(g), own, strict=True):
-            counts[tables.index(job.tables.own[t])] = count_bits(one.importance.view(np.uint32), team)
+    for own in rows:
+        for one in own:
+            counts[tables.index(job.tables.own[one.table])] = count_bits([one.importance.view(np.uint32)], team)
     highs = [percentile_of_counts(one) for one in job.add_counts(counts)]
     scale_of = {t: 1.0 / high if high else 0.0 for t, high in zip(tables, highs, strict=True)}
-    return [[scale_of[job.tables.own[t]] for t in job.tables.tables_of(g)] for g in groups]
+    return [[scale_of[job.tables.own[one.table]] for one in own] for own in rows]
 
 
 def _cut_offs(job: JobPlaces, bits: Sequence[Sequence[Array]], places: Sequence[int], team: Team) -> list[_Cut]:
     """The cut-off of each group by the rows of all hosts."""
-    none = np.zeros(selection.UPPER_BINS, np.int64)
-    counts = job.add_counts(np.array([np.sum([none, *(count_bits(one, team) for one in own)], axis=0) for own in bits]))
+    counts = job.add_counts(np.array([count_bits(own, team) for own in bits]))
     totals = counts.sum(axis=1).tolist()
     over = [k for k, total in enumerate(totals) if total > places[k]]
     uppers = {k: highest_bin(counts[k], places[k]) for k in over}
     found = [_Cut(LEAST_BITS, total, total, is_below_all=True) for total in totals]
     if not over:
         return found
-    lower = job.add_counts(
-        np.array([np.sum([none, *(count_bits(one, team, uppers[k][0]) for one in bits[k])], axis=0) for k in over])
-    )
+    lower = job.add_counts(np.array([count_bits(bits[k], team, uppers[k][0]) for k in over]))
     for k, of_group in zip(over, lower, strict=True):
         upper, left = uppers[k]
         low, ties = highest_bin(of_group, left)
@@ -132,8 +129,8 @@ def _cut_offs(job: JobPlaces, bits: Sequence[Sequence[Array]], places: Sequence[
 
 
 def _bounds(
-    job: JobPlaces, groups: Sequence[int], bits: Sequence[Sequence[Array]], cuts: Sequence[_Cut]
-) -> list[int | None]:
+    job: JobPlaces, rows: Sequence[Sequence[TableRows]], bits: Sequence[Sequence[Array]], cuts: Sequence[_Cut]
+) -> list[int | None]:  # fmt: skip
     """Of each group the number, among all rows of the job, of the first row of the least importance that gets no place; None: all get one."""
     found: list[int | None] = [None if cut.is_below_all else 0 for cut in cuts]
     tied = [k for k, cut in enumerate(cuts) if cut.ties and not cut.is_below_all]
@@ -141,8 +138,8 @@ def _bounds(
         return found
     numbers = []
     for k in tied:
-        own = [_numbers(job, t, np.flatnonzero(one == np.uint32(cuts[k].least)))
-               for t, one in zip(job.tables.tables_of(groups[k]), bits[k], strict=True)]  # fmt: skip
+        own = [_numbers(job, table.table, table.numbers(np.flatnonzero(one == np.uint32(cuts[k].least))))
+               for table, one in zip(rows[k], bits[k], strict=True)]  # fmt: skip
         numbers.append(np.concatenate([np.zeros(0, np.int64), *own]))
     left, known = [cuts[k].ties for k in tied], [0] * len(tied)
     for digit in range(_DIGITS - 1, -1, -1):
@@ -165,7 +162,9 @@ def _numbers(job: JobPlaces, t: int, rows: Array) -> Array:
     return (job.tables.own[t] << _ROW_BITS) + job.tables.whole_rows(t, rows)
 
 
-def _rows_below(job: JobPlaces, t: int, bits: Array, least: int, bound: int | None) -> int:
-    """How many rows of a table here have just the least importance and get a place."""
+def _rows_below(job: JobPlaces, bits: Array, table: TableRows, least: int, bound: int | None) -> int:
+    """How many of these rows have just the least importance and get a place."""
     equal = np.flatnonzero(bits == np.uint32(least))
-    return len(equal) if bound is None else int(np.count_nonzero(_numbers(job, t, equal) < bound))
+    return (
+        len(equal) if bound is None else int(np.count_nonzero(_numbers(job, table.table, table.numbers(equal)) < bound))
+    )

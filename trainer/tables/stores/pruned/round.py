@@ -26,10 +26,24 @@ _PERCENTILE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """A table of a group: its importance by row, float32, and the addresses of its rows, int32; both are views of the engine's arrays."""
+    """Rows of a table of a group.
 
+    Attributes:
+        table: its position.
+        importance: float32, of each.
+        address: int32, the place of each, below 0 for none.
+        rows: their numbers, int64 and ascending; None: all rows of the table, in views of the engine's arrays.
+    """
+
+    table: int
     importance: Array
     address: Array
+    rows: Array | None = None
+
+    def numbers(self, at: Array) -> Array:
+        """The numbers of the rows at some positions."""
+        found: Array = at if self.rows is None else self.rows[at]
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,12 +53,19 @@ class TableRound:
     leaving: Array
     coming: Array
 
+    @staticmethod
+    def joined(parts: Sequence[TableRound]) -> TableRound:
+        """The changes of a table from those of its pieces, in their order."""
+        none = np.zeros(0, np.int64)
+        leaving, coming = [one.leaving for one in parts], [one.coming for one in parts]
+        return TableRound(np.concatenate([none, *leaving]), np.concatenate([none, *coming]))
+
 
 def percentile_of(importance: Array, team: Team) -> float:
     """The 95th percentile of the importance of the rows that have any, within 1 %; 0 for none."""
     bits = importance.view(np.uint32)
     if len(bits) >= _FEW_ROWS:
-        return percentile_of_counts(count_bits(bits, team))
+        return percentile_of_counts(count_bits([bits], team))
     found = bits[bits > 0]
     at = max(math.ceil(_PERCENTILE * len(found)), 1) - 1
     return _middle_of(int(np.partition(found, at)[at]) >> selection.LOWER_BITS) if len(found) else 0.0
@@ -65,36 +86,35 @@ def _middle_of(upper: int) -> float:
 def select_rows(tables: Sequence[TableRows], scales: Sequence[float], places: int, team: Team) -> list[TableRound]:
     """Give the ``places`` of a group to its most important rows; of equal ones the first rows come first. Rows of no importance get none.
 
-    ``scales``: what the importance of each table is multiplied by.
+    ``tables``: their rows, also in pieces, in their order; ``scales``: what the importance of each is multiplied by. Returns the changes of each.
     """
     bits = [scaled_bits(one.importance, scale, team) for one, scale in zip(tables, scales, strict=True)]
     least, ties = _cut_off(bits, places, team)
     found = []
     for own, table in zip(bits, tables, strict=True):
-        one, taken = list_round(own, table.address, least, ties, team)
+        one, taken = list_round(own, table, least, ties, team)
         ties -= taken
         found.append(one)
     return found
 
 
-def list_round(bits: Array, address: Array, least: int, ties: int, team: Team) -> tuple[TableRound, int]:
+def list_round(bits: Array, table: TableRows, least: int, ties: int, team: Team) -> tuple[TableRound, int]:
     """What a round changes in a table, and how many rows of just the least importance keep or get a place.
 
     Args:
         bits: of the importance of each row.
-        address: of each row.
+        table: the rows.
         least: the bits of the least importance that gets a place.
         ties: the most rows of just this importance that do, the first ones.
         team: the threads.
     """
-    pieces = _pieces(len(bits))
+    pieces = row_pieces(len(bits))
     equal = np.array(team_map(team, [partial(_count_equal, bits[piece], least) for piece in pieces]), np.int64)
     before = np.cumsum(equal) - equal
     quotas = np.clip(ties - before, 0, equal).tolist()
-    listed = team_map(team, [partial(_list_changes, bits, address, piece, least, quota)
-                             for piece, quota in zip(pieces, quotas, strict=True)])  # fmt: skip
-    found = TableRound(*(np.concatenate([one[k] for one in listed]) for k in range(2)))
-    return found, min(ties, int(equal.sum()))
+    listed: list[TableRound] = team_map(team, [partial(_list_changes, bits, table, piece, least, quota)
+                                               for piece, quota in zip(pieces, quotas, strict=True)])  # fmt: skip
+    return TableRound.joined(listed), min(ties, int(equal.sum()))
 
 
 def team_map(team: Team, works: Sequence[Any]) -> list[Any]:
@@ -109,7 +129,8 @@ def team_map(team: Team, works: Sequence[Any]) -> list[Any]:
     return results
 
 
-def _pieces(rows: int) -> list[slice]:
+def row_pieces(rows: int) -> list[slice]:
+    """The pieces of so many rows, of which each is work of one thread."""
     return [slice(first, min(first + _PIECE_ROWS, rows)) for first in range(0, rows, _PIECE_ROWS)]
 
 
@@ -119,28 +140,24 @@ def scaled_bits(importance: Array, scale: float, team: Team) -> Array:
         return importance.view(np.uint32)
     scaled = np.empty(len(importance), np.float32)
     team_map(team, [partial(selection.scale_importance, piece.start, piece.stop, importance, scale, scaled)
-                    for piece in _pieces(len(importance))])  # fmt: skip
+                    for piece in row_pieces(len(importance))])  # fmt: skip
     return scaled.view(np.uint32)
 
 
-def count_bits(bits: Array, team: Team, upper: int | None = None) -> Array:
-    """The rows by their upper bits; or those with these upper bits by their lower ones."""
+def count_bits(tables: Sequence[Array], team: Team, upper: int | None = None) -> Array:
+    """The rows of some tables by the upper bits of their importance; or those with these upper bits by their lower ones."""
+    pieces = [bits[piece] for bits in tables for piece in row_pieces(len(bits))]
+    counts = np.zeros((team.threads, selection.UPPER_BINS), np.int64)
 
-    def count(piece: slice) -> Array:
-        counts = np.zeros(selection.UPPER_BINS, np.int64)
-        if upper is None:
-            selection.count_upper(piece.start, piece.stop, bits, counts)
-        else:
-            selection.count_lower(piece.start, piece.stop, bits, upper, counts)
-        return counts
+    def count(k: int) -> None:
+        for bits in pieces[k :: team.threads]:
+            if upper is None:
+                selection.count_upper(0, len(bits), bits, counts[k])
+            else:
+                selection.count_lower(0, len(bits), bits, upper, counts[k])
 
-    found: Array = np.sum(
-        [
-            np.zeros(selection.UPPER_BINS, np.int64),
-            *team_map(team, [partial(count, piece) for piece in _pieces(len(bits))]),
-        ],
-        axis=0,
-    )
+    team.run([partial(count, k) for k in range(min(team.threads, len(pieces)))])
+    found: Array = counts.sum(axis=0)
     return found
 
 
@@ -148,11 +165,11 @@ def _cut_off(bits: Sequence[Array], places: int, team: Team) -> tuple[int, int]:
     """The bits of the least importance that gets a place, and how many rows of just this importance do."""
     if sum(map(len, bits)) < _FEW_ROWS:
         return _cut_off_of_few(np.concatenate(bits), places)
-    counts = np.sum([count_bits(own, team) for own in bits], axis=0)
+    counts = count_bits(bits, team)
     if (total := int(counts.sum())) <= places:
         return LEAST_BITS, total
     upper, left = highest_bin(counts, places)
-    lower, ties = highest_bin(np.sum([count_bits(own, team, upper) for own in bits], axis=0), left)
+    lower, ties = highest_bin(count_bits(bits, team, upper), left)
     return (upper << selection.LOWER_BITS) | lower, ties
 
 
@@ -177,7 +194,7 @@ def _count_equal(bits: Array, least: int) -> int:
     return int(np.count_nonzero(bits == np.uint32(least)))
 
 
-def _list_changes(bits: Array, address: Array, piece: slice, least: int, ties: int) -> tuple[Array, Array]:
+def _list_changes(bits: Array, table: TableRows, piece: slice, least: int, ties: int) -> TableRound:
     leaving, coming = np.empty((2, piece.stop - piece.start), np.int64)
-    left, came = selection.list_changes(piece.start, piece.stop, bits, least, ties, address, leaving, coming)
-    return leaving[:left].copy(), coming[:came].copy()
+    left, came = selection.list_changes(piece.start, piece.stop, bits, least, ties, table.address, leaving, coming)
+    return TableRound(table.numbers(leaving[:left].copy()), table.numbers(coming[:came].copy()))

@@ -13,10 +13,11 @@ from trainer.planning.row_groups import RowGroup
 from trainer.tables.kernels.importance import Importance
 from trainer.tables.kernels.threads import Team
 from trainer.tables.stores.pruned.addresses import Addresses
+from trainer.tables.stores.pruned.candidates import Candidates
 from trainer.tables.stores.pruned.job_places import JobPlaces
 from trainer.tables.stores.pruned.job_sample import JobSample, scale_of_sample, scale_rows
 from trainer.tables.stores.pruned.memory import PrunedMemory
-from trainer.tables.stores.pruned.round import percentile_of, team_map
+from trainer.tables.stores.pruned.round import TableRows, percentile_of, team_map
 from trainer.tables.stores.pruned.selection import gather_importance, read_importance
 from transforms.arrays import Array
 
@@ -97,15 +98,22 @@ class RowImportance:
         metric = self._options.metric
         return np.array([self.gain, "frequency" in metric, "gradient" in metric], np.float32)
 
-    def decay(self) -> None:
-        """Multiply the importance of all rows by the option ``decay``."""
+    def decay(self) -> bool:
+        """Multiply the importance of all rows by the option ``decay``; whether the values of all have changed."""
         gain = self.gain / self._options.decay
-        if gain > _MOST_GAIN:
+        is_divided = gain > _MOST_GAIN
+        if is_divided:
             for one in (self._places, self._rows):
                 one.keep_all()
                 one.values[:] *= np.float32(1 / gain)
             gain = 1.0
         self.gain = gain
+        return is_divided
+
+    def leave(self, t: int, rows: Array, places: Array) -> None:
+        """Rows of a table leave their places, and keep their importance. As what :meth:`gather` writes, it is not undone."""
+        of_rows = int(self._addresses.first_row[t]) + rows
+        self._of_rows[of_rows] = self._of_places[int(self._row_base[t]) + places]
 
     def carry(self, t: int, rows: Array, places: Array) -> None:
         """Rows of a table have got these places: their importance comes along."""
@@ -133,6 +141,10 @@ class RowImportance:
         """The importance of a table's rows, as of the last :meth:`gather`."""
         found: Array = self._of_rows[int(self._addresses.first_row[t]) : int(self._addresses.first_row[t + 1])]
         return found
+
+    def candidates(self, t: int, candidates: Candidates) -> list[TableRows]:
+        """The rows of a table that a round has to look at."""
+        return candidates.of_table(t, int(self._row_base[t]), self._of_places, self.of_table(t), self._team)
 
     def of(self, t: int, rows: Array) -> tuple[Array, Array]:
         """The importance of rows of a table now, and whether they have places."""

@@ -25,6 +25,7 @@ from trainer.tables.kernels.undo_log import UndoLog
 from trainer.tables.spec import TableSpec
 from trainer.tables.stores.dense.placed_snapshot import PlacedSnapshot
 from trainer.tables.stores.pruned.addresses import Addresses
+from trainer.tables.stores.pruned.candidates import Candidates
 from trainer.tables.stores.pruned.counts import PruningCounts
 from trainer.tables.stores.pruned.group_rows import GroupRows
 from trainer.tables.stores.pruned.history import LEFT, SECTIONS, PrunedHistory, read_histories
@@ -80,6 +81,7 @@ class PrunedRows:
         addresses: the places of rows.
         places: their values.
         importance: of all rows.
+        candidates: those that the next round looks at.
         counts: what pruning has done in this process.
 
     Raises :class:`ConfigError` for tables with quantized rows, and for groups and budgets that do not fit; :class:`DamagedMemory` for a memory
@@ -110,6 +112,7 @@ class PrunedRows:
             left = self.memory if options.reset == "restored" else None
             self.starts = RowStarts(self.tables, of_features, seed, origins, left)
             self._numbers = self.memory.array("pruning_numbers", 2, np.int64)
+            self.candidates = Candidates(self.addresses, len(self.groups))
         except MemoryError as error:
             raise does_not_fit(self.tables, machine_bytes()) from error
         self.counts = PruningCounts()
@@ -117,6 +120,7 @@ class PrunedRows:
 
     def _check(self) -> None:
         """Raise :class:`DamagedMemory` for places and numbers that this class has not written."""
+        self.candidates.forget()  # a round may have been undone
         numbers = self.importance.gain, self.step, self.rounds
         if not (1.0 <= numbers[0] < float("inf") and min(numbers[1:]) >= 0 and self.addresses.are_whole()):
             raise DamagedMemory("the places of pruned tables in shared memory must be those that were written", value=numbers,
@@ -145,6 +149,7 @@ class PrunedRows:
         self._numbers.values[:] = 0
         self.memory.attach(self.places.values, self._check)
         self.counts = PruningCounts()
+        self.candidates.forget()
         if self.job is not None:
             self.job.forget()
 
@@ -162,8 +167,8 @@ class PrunedRows:
         """An update has been made. Then a round may begin."""
         options = self.options
         self._set_number(_STEP, self.step + 1)
-        if self.step % options.decay_steps == 0:
-            self.importance.decay()
+        if self.step % options.decay_steps == 0 and self.importance.decay():
+            self.candidates.forget()
         if options.round_steps:
             if self.step % options.round_steps == 0:
                 self.prune()
@@ -193,32 +198,48 @@ class PrunedRows:
     def prune(self) -> None:
         """Give the places of all full groups to their most important rows, but those that the option ``spare_share`` leaves free."""
         began = time.perf_counter()
-        self.importance.gather()
         if self.job is None:
-            for group in self._full_groups():
-                tables = self._rows_of(group.tables)
-                scales = [self.importance.scale(one.importance) for one in tables]
-                self._move(group, select_rows(tables, scales, kept_rows(group, self.options.spare_share), self.team))
+            self._prune_own()
         elif full := self.job.full_groups():
-            kept = [kept_rows(self.job.tables.groups[g], self.options.spare_share) for g in full]
-            self._prune_job(self.job, full, kept)
+            self._prune_job(
+                self.job, full, [kept_rows(self.job.tables.groups[g], self.options.spare_share) for g in full]
+            )
         self._set_number(_ROUNDS, self.rounds + 1)
         self.counts.round_secs += time.perf_counter() - began
 
-    def _rows_of(self, tables: Sequence[int]) -> list[TableRows]:
-        """By what a round compares the rows of some tables, and their addresses."""
-        return [TableRows(self.importance.chosen(t, self.step), self.addresses.of_table(t)) for t in tables]
+    def _prune_own(self) -> None:
+        """Give the places of full groups to the most important rows here."""
+        for group in self._full_groups():
+            kept, g = kept_rows(group, self.options.spare_share), int(self.addresses.group_of[group.tables[0]])
+            rows = self._rows_of(g, group.tables, kept)
+            scales = [self.importance.scale(one.importance) for one in rows]
+            self._move(group, _by_table(group.tables, rows, select_rows(rows, scales, kept, self.team)))
+            self._end_round(g, int(self.addresses.rows[g] - self.addresses.free_rows[g]), kept)
+
+    def _rows_of(self, g: int, tables: Sequence[int], kept: int | None) -> list[TableRows]:
+        """By what a round compares rows of tables of a group, and their addresses: as many rows as decide it; ``kept``: by it, None: all."""
+        if kept is not None and self.candidates.suffice(g, kept):
+            return [piece for t in tables for piece in self.importance.candidates(t, self.candidates)]
+        self.importance.gather(tables)
+        return [TableRows(t, self.importance.chosen(t, self.step), self.addresses.of_table(t)) for t in tables]
+
+    def _end_round(self, g: int, kept: int | None, most: int) -> None:
+        """A round of a group has kept so many rows of at most ``most``; None: not of all rows."""
+        is_compared = self.options.metric != "random" and not self.options.normalised
+        self.candidates.end_round(g, kept if kept == most and is_compared else None)
 
     def _prune_job(self, job: JobPlaces, groups: Sequence[int], kept: Sequence[int], *, is_load: bool = False) -> None:
         """Give the places of groups of a job to the most important rows of all hosts; ``kept``: how many rows have one afterwards."""
-        rows = [self._rows_of(job.tables.tables_of(g)) for g in groups]
+        own = [job.tables.tables_of(g) for g in groups]
+        rows = [self._rows_of(int(self.addresses.group_of[tables[0]]), tables, None if is_load else most) if tables else []
+                for tables, most in zip(own, kept, strict=True)]  # fmt: skip
         found = select_rows_of_job(job, groups, rows, kept, self.team, normalised=self.options.normalised, is_load=is_load)  # fmt: skip
-        for one in found:
-            tables = job.tables.tables_of(one.group)
+        for one, tables, listed, most in zip(found, own, rows, kept, strict=True):
             job.free[one.group] = job.tables.groups[one.group].rows - one.kept
             if tables:
-                self._move(RowGroup(tables, job.tables.groups[one.group].rows), one.changes)
+                self._move(RowGroup(tables, job.tables.groups[one.group].rows), _by_table(tables, listed, one.changes))
                 self._lend(job, one, int(self.addresses.group_of[tables[0]]))
+                self._end_round(int(self.addresses.group_of[tables[0]]), None if is_load else one.kept, most)
 
     def _lend(self, job: JobPlaces, done: GroupRound, g: int) -> None:
         """Release the memory of places that rows of other hosts have now.
@@ -233,6 +254,7 @@ class PrunedRows:
             return
         for t, rows, before, after in addresses.pack(g):
             places.write(t, after, places.read(t, rows, before))
+            self.importance.leave(t, rows, before)
             self.importance.carry(t, rows, after)
         places.release_memory(g, used, touched)
 
@@ -248,7 +270,6 @@ class PrunedRows:
         over = np.flatnonzero(job.free < 0).tolist()
         if not over:
             return
-        self.importance.gather()
         self._prune_job(job, over, [job.tables.groups[g].rows for g in over], is_load=True)
 
     def _move(self, group: RowGroup, changes: Sequence[TableRound]) -> None:
@@ -256,8 +277,9 @@ class PrunedRows:
         addresses, starts = self.addresses, self.starts
         left = sum(len(one.leaving) for one in changes)
         for t, change in zip(group.tables, changes, strict=True):
+            places = addresses.of_table(t)[change.leaving].astype(np.int64)
+            self.importance.leave(t, change.leaving, places)
             if self.starts.keeps and len(change.leaving):
-                places = addresses.of_table(t)[change.leaving].astype(np.int64)
                 starts.keep(t, self.places.read(t, change.leaving, places))
             addresses.release(t, change.leaving)
         for t, change in zip(group.tables, changes, strict=True):
@@ -359,3 +381,8 @@ class PrunedRows:
     def end_snapshot(self) -> None:
         """Close the snapshot, if there is one."""
         self.places.end_snapshot()
+
+
+def _by_table(tables: Sequence[int], rows: Sequence[TableRows], changes: Sequence[TableRound]) -> list[TableRound]:
+    """The changes of each table, from those of its rows in pieces."""
+    return [TableRound.joined([change for one, change in zip(rows, changes, strict=True) if one.table == t]) for t in tables]  # fmt: skip

@@ -177,6 +177,7 @@ class PrunedStore(PrunedRows):
         with places.changing(bags, places.group_of):
             distinct = self._updates.apply_rows(bags, flat, rates, places.values, importance.noted_places(), number)
         if missing.any():
+            self.candidates.mark(ids, batch.offsets, self._table_of)
             others = Bags(ids, batch.offsets, _NO_SHARES)
             distinct = distinct + self._notes.note_rows(others, flat, importance.noted(), number)
         return distinct

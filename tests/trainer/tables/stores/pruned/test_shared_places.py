@@ -243,7 +243,7 @@ def test_of_more_rows_than_places_the_most_important_ones_of_all_hosts_stay(has_
     state = engine.state()
     if not has_importance:
         state = {name: replace(one, sections=TableSections({}, {})) for name, one in state.items()}
-    few = options_of(budget=0.3)
+    few = options_of(budget=0.3, spare_share=0.0, round_steps=3)
     alone = PrunedEngine(FEATURES, few, seed=SEED, threads=1)
     alone.load_state(state)
 
@@ -251,13 +251,19 @@ def test_of_more_rows_than_places_the_most_important_ones_of_all_hosts_stay(has_
         tables = tables_on(exchange, few, in_blocks(3))
         tables.load_state(state)
         batch = batches_of(40, 3)[exchange.rank][0]
-        found = tables.lookup(batch)
-        return tables.state(), found
+        tables.lookup(batch)
+        loaded = tables.state()
+        train(tables, 12, 18)
+        return loaded, tables.state()
 
     found = on_hosts(3, work)
-    assert kept_of(merged([one for one, _ in found])) == kept_of(alone.state())
+    assert kept_of(merged([loaded for loaded, _ in found])) == kept_of(alone.state())
     assert sum(len(one.rows) for one in alone.state().values()) == sum(one.rows for one in groups_of(TABLES, few))
-    alone.freeze()
+    for k in range(12, 18):
+        batch, gradients = joined(batches_of(k, 3))
+        alone.lookup(batch)
+        alone.apply_gradients(batch, gradients)
+    assert kept_of(merged([after for _, after in found])) == kept_of(alone.state())
 
 
 @PLANS
