@@ -4,7 +4,7 @@
 
 Tables of ids by a power law are looked up and updated by a pruned engine, and by a cpu engine whose tables have as many rows as the pruned ones keep: the same ids, modulo
 these rows. Both take turns. A training step has a dense part beside its tables, so the overhead of a step is printed for tables alone and, with ``--dense-ms``, with a dense
-part of that time. Then what checks and rounds add to a step of a stream with new rows, with rounds over the rows that they need and over all, for the same decisions.
+part of that time. Then tables with a budget are compared with whole tables of all rows, by time and memory, rounds included. Then what checks and rounds add to a step of a stream with new rows, with rounds over the rows that they need and over all, for the same decisions.
 Then a round of pruning is timed whose group has ``--rows`` rows, of which half are kept and a tenth have become more important. At last the checks and rounds of many small groups are timed, of which each table is one.
 """
 
@@ -132,10 +132,10 @@ def measure_round(rows: int, rounds: int) -> None:
           f"memory {peak:.2f}x that before", flush=True)  # fmt: skip
 
 
-def new_rows(steps: int) -> Iterator[IdBatch]:
+def new_rows(steps: int, bag: int = 1) -> Iterator[IdBatch]:
     """Batches whose ids follow a power law, of which some are new in each step."""
-    draw, count = np.random.default_rng(0), _TABLES * _EVENTS
-    offsets = np.arange(_EVENTS + 1)[None] + np.arange(_TABLES)[:, None] * _EVENTS
+    draw, count = np.random.default_rng(0), _TABLES * _EVENTS * bag
+    offsets = np.arange(_EVENTS + 1)[None] * bag + np.arange(_TABLES)[:, None] * _EVENTS * bag
     ends = np.cumsum((np.arange(_ROWS) + 1.0) ** -1.05)
     for k in range(steps):
         ranks = np.searchsorted(ends, draw.random(count) * ends[-1])
@@ -145,10 +145,35 @@ def new_rows(steps: int) -> Iterator[IdBatch]:
 def compile_rounds(case: Case) -> None:
     """Run rounds of both kinds once."""
     engine = PrunedEngine(features_of(case, 1000), PruningOptions.read({"budget": 0.3, "round_steps": 2}), seed=0)
-    for batch in new_rows(8):
+    for batch in new_rows(8, case.bag):
         few = IdBatch(batch.ids % 1000, batch.offsets)
         engine.lookup(few)
         engine.apply_gradients(few, np.ones((_EVENTS, engine.width), np.float32))
+
+
+def measure_whole(case: Case, steps: int, dense_ms: float) -> None:
+    """Print the processor's seconds and the memory of tables with a budget by those of whole tables, for a stream with new rows, rounds included."""
+    compile_rounds(case)
+    budgets = (0.3, 0.5)
+    sides: list[CpuEngine | PrunedEngine] = [CpuEngine(features_of(case, _ROWS), seed=0)]
+    sides += [PrunedEngine(features_of(case, _ROWS), PruningOptions.read({"budget": one}), seed=0) for one in budgets]
+    gradients, secs = (
+        np.random.default_rng(0).standard_normal((_EVENTS, sides[0].width), np.float32),
+        [0.0] * len(sides),
+    )
+    for k, batch in enumerate(new_rows(2 * steps, case.bag)):
+        for side, engine in enumerate(sides):
+            began = time.process_time()
+            engine.lookup(batch)
+            engine.apply_gradients(batch, gradients)
+            secs[side] = (secs[side] if k != steps else 0.0) + time.process_time() - began
+    whole = secs[0] / steps
+    row_bytes = 4 * 2 * case.dim + 1
+    for budget, own in zip(budgets, secs[1:], strict=True):
+        own_bytes = _ROWS * _TABLES * (budget * (row_bytes + 8) + 8 + 1 / 8)
+        print(f"budget {budget:g}, {case.dim} columns, bags of {case.bag}: {whole * steps / own:.2f}x the steps of whole tables in a second of the processor "
+              f"({1e3 * own / steps:.2f} and {1e3 * whole:.2f} ms), with a dense part of {dense_ms:g} ms {(whole + dense_ms / 1e3) / (own / steps + dense_ms / 1e3):.3f}x; "
+              f"{own_bytes / (_ROWS * _TABLES * row_bytes):.2f}x the memory", flush=True)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -239,6 +264,8 @@ def main() -> None:
     print(machine())
     for case in (Case(16, 1), Case(64, 1), Case(16, 10), Case(64, 10)):
         measure_steps(case, options.rounds, options.dense_ms)
+    for case in (Case(16, 1), Case(64, 1), Case(16, 10)):
+        measure_whole(case, options.steps // 2, options.dense_ms)
     measure_monitor(options.steps, options.dense_ms)
     measure_round(options.rows, options.rounds)
     measure_small_groups(options.rounds)

@@ -152,7 +152,8 @@ class PrunedEngine(BagTables[PlacedBatch]):
                 self.rows.place_new(
                     int(self._of_features.table[f]), _used_ids(batch, f, int(self._of_features.sequence[f]))
                 )
-                self._find(batch, np.array([f]), bags, missing)  # a feature of the same table may have placed its rows
+                missing[f] = 0  # a feature of the same table may have placed its rows
+                kernels.find_places(np.array([f]), 0, batch.rows, batch.ids, batch.offsets, self._lookups, bags.ids, missing)  # fmt: skip
             self._combine(bags, out, streams=streams)
         kept.version = addresses.version
 
