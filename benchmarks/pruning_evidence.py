@@ -108,7 +108,7 @@ def cut_rows(engine: PrunedEngine, share: float) -> int:
     rows, stay = engine.rows, 0
     rows.importance.gather()
     for group in rows.groups:
-        tables = [TableRows(rows.importance.of_table(t), rows.addresses.of_table(t)) for t in group.tables]
+        tables = [TableRows(t, rows.importance.of_table(t), rows.addresses.of_table(t)) for t in group.tables]
         kept = int(share * sum(int((one.importance > 0).sum()) for one in tables))
         changes = select_rows(tables, [rows.importance.scale(one.importance) for one in tables], kept, rows.team)
         for t, change in zip(group.tables, changes, strict=True):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,15 +34,18 @@ from benchmarks.support.harness import machine
 from benchmarks.support.pruning_logs import LOGS, log_of
 from benchmarks.support.quality_scene import QualityScene, quality_scene
 from trainer.options.config import TrainConfig
+from trainer.planning.plan import PartitionPlan
 from trainer.run.loop import TrainReport, train
 from trainer.run.weights import run_state
 from trainer.serving.trained import Trained, load_trained
 from trainer.tables.routes.partitioned.engine import PartitionedEngine
 from trainer.tables.routes.pruned_engine import PrunedEngine
-from trainer.tables.spec import FeatureSpec
+from trainer.tables.spec import FeatureSpec, TableSpec, tables_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+#: The plan of simulated hosts for tables.
+PlanOf = Callable[[Sequence[TableSpec]], PartitionPlan]
 #: A side: its name, its options of pruning (None: whole tables), and whether its rows are the most frequent ones.
 _NEVER = 1 << 31
 
@@ -162,12 +165,19 @@ class Trial:
 
     def run_on(self, hosts: int, budget: float, seed: int) -> Outcome:
         """Train pruned tables that are divided over hosts; the newest events are not tested."""
-        scene = self._scene
-        config = self._config(Side(f"on {hosts}", {}), budget, seed)
-        with _on_hosts(hosts) as engines:
+        found, kept = self.run_placed(Side(f"on {hosts}", {"places": "divided"}), budget, seed, hosts)
+        return Outcome(found.lifetime, 0.0, sum(map(len, kept.values())), 0)
+
+    def run_placed(
+        self, side: Side, budget: float, seed: int, hosts: int, plan_of: PlanOf | None = None
+    ) -> tuple[Outcome, dict[str, Array]]:
+        """As :meth:`run` on simulated hosts, and the rows that each table has kept; ``plan_of``: gives their plan for the tables, None: by remainders."""
+        scene, config = self._scene, self._config(side, budget, seed)
+        with _on_hosts(hosts, plan_of) as engines:
             report = train(scene.older, scene.read(scene.older), config)
-        rows = sum(len(one.rows) for engine in engines for one in engine.state().values())
-        return Outcome(lifetime_entropy(report), 0.0, rows, 0)
+        kept = {name: one.rows for engine in engines for name, one in engine.state().items()}
+        rows = sum(map(len, kept.values()))
+        return Outcome(lifetime_entropy(report), self.next_days(load_trained(config.run_dir)), rows, 0), kept
 
     def _config(self, side: Side, budget: float, seed: int) -> TrainConfig:
         run_dir = self._folder / f"{side.name}-{budget}-{seed}".replace(" ", "-")
@@ -182,14 +192,13 @@ def _as_they_are() -> Iterator[None]:
 
 
 @contextmanager
-def _on_hosts(hosts: int) -> Iterator[list[PartitionedEngine]]:
+def _on_hosts(hosts: int, plan_of: PlanOf | None = None) -> Iterator[list[PartitionedEngine]]:
     """Engines whose rows are divided over simulated hosts; those that are made."""
     made: list[PartitionedEngine] = []
 
     def engine(features: Sequence[FeatureSpec], config: TrainConfig, *others: Any) -> Any:
-        made.append(
-            PartitionedEngine(features, seed=config.seed, cores=hosts, held=config.batches_held, pruning=config.pruning)
-        )
+        plan = None if plan_of is None else plan_of(tables_of(features))
+        made.append(PartitionedEngine(features, seed=config.seed, cores=hosts, plan=plan, held=config.batches_held, pruning=config.pruning))  # fmt: skip
         return made[-1]
 
     with mock.patch.object(run_state, "_engine_of", engine):

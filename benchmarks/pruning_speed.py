@@ -4,8 +4,8 @@
 
 Tables of ids by a power law are looked up and updated by a pruned engine, and by a cpu engine whose tables have as many rows as the pruned ones keep: the same ids, modulo
 these rows. Both take turns. A training step has a dense part beside its tables, so the overhead of a step is printed for tables alone and, with ``--dense-ms``, with a dense
-part of that time. Then a round of pruning is timed whose group has ``--rows`` rows, of which half are kept and a tenth change places.
-At last the checks and rounds of many small groups are timed, of which each table is one.
+part of that time. Then tables with a budget are compared with whole tables of all rows, by time and memory, rounds included. Then what checks and rounds add to a step of a stream with new rows, with rounds over the rows that they need and over all, for the same decisions.
+Then a round of pruning is timed whose group has ``--rows`` rows, of which half are kept and a tenth have become more important. At last the checks and rounds of many small groups are timed, of which each table is one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import argparse
 import resource
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _TABLES, _ROWS, _BUDGET, _EVENTS, _BATCHES = 10, 400_000, 0.5, 4096, 12
 _GROUPS, _FEW_ROWS, _FEW_EVENTS = 40, 500, 128
+#: How far the ranks of ids move in a step: so many rows become the most popular ones.
+_NEW_RANKS = 20
 _NEVER = {"check_steps": 1 << 31, "decay_steps": 1 << 31}
 
 
@@ -117,15 +120,108 @@ def measure_round(rows: int, rounds: int) -> None:
     for _ in range(rounds):
         importance, _ = engine.rows.importance.of(0, np.arange(rows))
         chosen = draw.permutation(rows)[: rows // 10]
-        importance[chosen] = importance[draw.permutation(rows)[: rows // 10]]
+        importance[chosen] = np.maximum(importance[chosen], importance[draw.permutation(rows)[: rows // 10]])
         set_importance(engine, importance)
+        engine.rows.candidates.mark(chosen, np.array([[0, len(chosen)]]), np.zeros(1, np.int64))
         moved_before, began = engine.rows.counts.moved_rows, time.perf_counter()
         engine.rows.prune()
         secs.append(time.perf_counter() - began)
         moved.append(engine.rows.counts.moved_rows - moved_before)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / before
-    print(f"a round over {rows:,} rows: {statistics.median(secs):.2f} s ({min(secs):.2f} to {max(secs):.2f} s), {int(statistics.median(moved)):,} rows change places; "
+    print(f"a round over {rows:,} rows, of which a tenth were updated: {statistics.median(secs):.2f} s ({min(secs):.2f} to {max(secs):.2f} s), {int(statistics.median(moved)):,} rows change places; "
           f"memory {peak:.2f}x that before", flush=True)  # fmt: skip
+
+
+def new_rows(steps: int, bag: int = 1) -> Iterator[IdBatch]:
+    """Batches whose ids follow a power law, of which some are new in each step."""
+    draw, count = np.random.default_rng(0), _TABLES * _EVENTS * bag
+    offsets = np.arange(_EVENTS + 1)[None] * bag + np.arange(_TABLES)[:, None] * _EVENTS * bag
+    ends = np.cumsum((np.arange(_ROWS) + 1.0) ** -1.05)
+    for k in range(steps):
+        ranks = np.searchsorted(ends, draw.random(count) * ends[-1])
+        yield IdBatch((ranks + _NEW_RANKS * k) * 2_654_435_761 % _ROWS, offsets.astype(np.int64))
+
+
+def compile_rounds(case: Case) -> None:
+    """Run rounds of both kinds once."""
+    engine = PrunedEngine(features_of(case, 1000), PruningOptions.read({"budget": 0.3, "round_steps": 2}), seed=0)
+    for batch in new_rows(8, case.bag):
+        few = IdBatch(batch.ids % 1000, batch.offsets)
+        engine.lookup(few)
+        engine.apply_gradients(few, np.ones((_EVENTS, engine.width), np.float32))
+
+
+def measure_whole(case: Case, steps: int, dense_ms: float) -> None:
+    """Print the processor's seconds and the memory of tables with a budget by those of whole tables, for a stream with new rows, rounds included."""
+    compile_rounds(case)
+    budgets = (0.3, 0.5)
+    sides: list[CpuEngine | PrunedEngine] = [CpuEngine(features_of(case, _ROWS), seed=0)]
+    sides += [PrunedEngine(features_of(case, _ROWS), PruningOptions.read({"budget": one}), seed=0) for one in budgets]
+    gradients, secs = (
+        np.random.default_rng(0).standard_normal((_EVENTS, sides[0].width), np.float32),
+        [0.0] * len(sides),
+    )
+    for k, batch in enumerate(new_rows(2 * steps, case.bag)):
+        for side, engine in enumerate(sides):
+            began = time.process_time()
+            engine.lookup(batch)
+            engine.apply_gradients(batch, gradients)
+            secs[side] = (secs[side] if k != steps else 0.0) + time.process_time() - began
+    whole = secs[0] / steps
+    row_bytes = 4 * 2 * case.dim + 1
+    for budget, own in zip(budgets, secs[1:], strict=True):
+        own_bytes = _ROWS * _TABLES * (budget * (row_bytes + 8) + 8 + 1 / 8)
+        print(f"budget {budget:g}, {case.dim} columns, bags of {case.bag}: {whole * steps / own:.2f}x the steps of whole tables in a second of the processor "
+              f"({1e3 * own / steps:.2f} and {1e3 * whole:.2f} ms), with a dense part of {dense_ms:g} ms {(whole + dense_ms / 1e3) / (own / steps + dense_ms / 1e3):.3f}x; "
+              f"{own_bytes / (_ROWS * _TABLES * row_bytes):.2f}x the memory", flush=True)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Monitored:
+    """An engine, the processor's seconds of its steps, and of these those of its checks and rounds."""
+
+    engine: PrunedEngine
+    steps: float = 0.0
+    monitor: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("_should_prune", "prune"):
+            setattr(self.engine.rows, name, partial(self._timed, getattr(self.engine.rows, name)))
+
+    def _timed(self, work: Callable[[], object]) -> object:
+        began = time.process_time()
+        found = work()
+        self.monitor += time.process_time() - began
+        return found
+
+    def step(self, batch: IdBatch, gradients: Array) -> None:
+        """Look a batch up and update its rows."""
+        began = time.process_time()
+        self.engine.lookup(batch)
+        self.engine.apply_gradients(batch, gradients)
+        self.steps += time.process_time() - began
+
+
+def measure_monitor(steps: int, dense_ms: float) -> None:
+    """Print what checks and rounds add to a step: as they are, and with rounds that look at all rows. Of the processor, whatever else it does."""
+    case = Case(16, 1)
+    compile_rounds(case)
+    options = PruningOptions.read({"budget": _BUDGET})
+    sides = [Monitored(PrunedEngine(features_of(case, _ROWS), options, seed=0)) for _ in range(2)]
+    gradients, before = np.random.default_rng(0).standard_normal((_EVENTS, sides[0].engine.width), np.float32), 0
+    for k, batch in enumerate(new_rows(2 * steps)):
+        if k == steps:  # places are full
+            before = sides[0].engine.rows.rounds
+            for one in sides:
+                one.steps = one.monitor = 0.0
+        sides[1].engine.rows.candidates.forget()
+        for one in sides:
+            one.step(batch, gradients)
+    rounds, texts = sides[0].engine.rows.rounds - before, []
+    for name, one in zip(("as they are", "with rounds over all rows"), sides, strict=True):
+        others = (one.steps - one.monitor) / steps + dense_ms / 1e3
+        texts.append(f"{name} {1e3 * one.monitor / steps:.2f} ms a step, {one.monitor / steps / others:.2%} of the rest with a dense part of {dense_ms:g} ms")  # fmt: skip
+    print(f"checks and rounds, {_TABLES} tables of {_ROWS:,} rows in one group, {rounds} rounds in {steps} steps, of the processor: {'; '.join(texts)}", flush=True)  # fmt: skip
 
 
 def measure_small_groups(rounds: int) -> None:
@@ -162,11 +258,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=10_000_000, help="of the group that a round is timed for")
+    parser.add_argument("--steps", type=int, default=400, help="of checks and rounds")
     parser.add_argument("--dense-ms", type=float, default=20.0, help="the dense part of a step")
     options = parser.parse_args()
     print(machine())
     for case in (Case(16, 1), Case(64, 1), Case(16, 10), Case(64, 10)):
         measure_steps(case, options.rounds, options.dense_ms)
+    for case in (Case(16, 1), Case(64, 1), Case(16, 10)):
+        measure_whole(case, options.steps // 2, options.dense_ms)
+    measure_monitor(options.steps, options.dense_ms)
     measure_round(options.rows, options.rounds)
     measure_small_groups(options.rounds)
 

@@ -13,8 +13,8 @@ from pipelines.formats import FormatOptions, prepare
 from transforms.expressions.expression import float32, int64, ragged, text
 from transforms.expressions.model import Model
 
-#: The logs by name; the last one needs no data.
-LOGS = ("globo", "movielens", "criteo", "tail")
+#: The logs by name; the last two need no data.
+LOGS = ("globo", "movielens", "criteo", "tail", "ranked")
 _TAIL_USERS, _TAIL_ITEMS = 30_000, 20_000
 
 
@@ -59,14 +59,16 @@ def ads_model() -> Model:
     return made
 
 
-def write_tail(folder: Path, rows: int = 80_000, seed: int = 9) -> None:
+def write_tail(folder: Path, rows: int = 80_000, seed: int = 9, *, is_ranked: bool = False) -> None:
     """Write clicks of users on items whose lookups fall by a power law: the same ids all the time, most of them rarely.
 
     Each has a hidden effect, and each pair of a user's and an item's kind another one, so that rare rows could learn, had they events.
+
+    ``is_ranked``: ids are ranks by popularity, as those of a vocabulary that is sorted by frequency; else random.
     """
     source = np.random.default_rng(seed)
     times = np.sort(source.random(rows)) * 3600 * 144
-    user, item = (_power_law(source, count, rows) for count in (_TAIL_USERS, _TAIL_ITEMS))
+    user, item = (_power_law(source, count, rows, is_ranked=is_ranked) for count in (_TAIL_USERS, _TAIL_ITEMS))
     of_user, of_item = source.normal(size=_TAIL_USERS), source.normal(size=_TAIL_ITEMS)
     user_kind, item_kind = source.integers(0, 12, _TAIL_USERS), source.integers(0, 12, _TAIL_ITEMS)
     kinds = source.normal(size=(12, 12))
@@ -75,9 +77,12 @@ def write_tail(folder: Path, rows: int = 80_000, seed: int = 9) -> None:
     write_hours(folder, times, columns)
 
 
-def _power_law(source: np.random.Generator, ids: int, rows: int, exponent: float = 1.05) -> np.ndarray:
+def _power_law(
+    source: np.random.Generator, ids: int, rows: int, exponent: float = 1.05, *, is_ranked: bool = False
+) -> np.ndarray:
     shares = (np.arange(ids) + 1.0) ** -exponent
-    found: np.ndarray = source.permutation(ids)[source.choice(ids, rows, p=shares / shares.sum())]
+    order, ranks = source.permutation(ids), source.choice(ids, rows, p=shares / shares.sum())
+    found: np.ndarray = ranks if is_ranked else order[ranks]
     return found
 
 
@@ -91,8 +96,8 @@ def tail_model() -> Model:
 
 def log_of(name: str, data: Path | None, limit: int | None = None) -> QualityLog:
     """A log and its model without hashed ids; ``limit``: hours of Globo's, users of MovieLens, rows of Criteo's or the planted one."""
-    if name == "tail":
-        return QualityLog(name, lambda where: write_tail(where, limit or 80_000), tail_model, table=name)
+    if name in ("tail", "ranked"):
+        return QualityLog(name, lambda where: write_tail(where, limit or 80_000, is_ranked=name == "ranked"), tail_model, table=name)  # fmt: skip
     folder, model = {"globo": ("globo", news_model), "movielens": ("ml1m", movie_model), "criteo": ("criteo", ads_model)}[name]  # fmt: skip
     options = FormatOptions(limit=limit)
 

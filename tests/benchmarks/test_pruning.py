@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import pruning_quality, pruning_speed
+from benchmarks import pruning_hosts, pruning_quality, pruning_speed
 from benchmarks.support.comparisons import Comparisons
 from trainer.options.pruning import PruningOptions
 from trainer.tables import SGD, FeatureSpec, TableSpec
@@ -42,6 +42,15 @@ def test_a_comparison_states_means_and_differences(capsys) -> None:
     shown = capsys.readouterr().out
     assert "7 rows,    3 rounds: lifetime 1.15000, +15.000 %" in shown
     assert "next days 2.30000, +15.000 %" in shown
+
+
+def test_hosts_have_blocks_and_whole_tables() -> None:
+    tables = [TableSpec(name, rows, 2, SGD(0.1), "sum") for name, rows in (("a", 10), ("b", 7), ("c", 5))]
+    blocks = [one.slices[0] for one in pruning_hosts.in_blocks(tables, 2).tables]
+    assert [(one.cores, one.row_ends) for one in blocks] == [((0, 1), (5, 10)), ((0, 1), (3, 7)), ((0, 1), (2, 5))]
+    assert [one.slices[0].cores for one in pruning_hosts.as_wholes(tables, 2).tables] == [(0,), (1,), (1,)]
+    of_one = {"a": np.array([1, 2]), "b": np.array([3, 4])}
+    assert pruning_hosts.common_share({"a": np.array([2, 9]), "b": np.array([3, 4])}, of_one) == 0.75
 
 
 def test_small_measurements(capsys) -> None:

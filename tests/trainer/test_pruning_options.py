@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trainer.errors import ConfigError
 from trainer.options.config import TrainConfig, continued_options, recorded_options
-from trainer.options.pruning import METRICS, RESETS, GroupOptions, PruningOptions
+from trainer.options.pruning import METRICS, PLACES, RESETS, GroupOptions, PruningOptions
 
 anything = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3), max_leaves=6)  # fmt: skip
 names = st.sampled_from([*PruningOptions.__dataclass_fields__, "other"])
@@ -32,6 +32,7 @@ def test_any_document_is_read_or_refused_with_one_error(document):
             "budget": st.floats(0.01, 1),
             "metric": st.sampled_from(METRICS),
             "reset": st.sampled_from(RESETS),
+            "places": st.sampled_from(PLACES),
             "decay": st.floats(0.1, 1),
             "decay_steps": st.integers(1, 99),
             "round_steps": st.integers(0, 99),
@@ -63,6 +64,7 @@ def test_options_are_what_was_given(document):
         ({"spare_share": True}, "pruning.spare_share"),
         ({"metric": "norm"}, "pruning.metric"),
         ({"metric": ["frequency"]}, "pruning.metric"),
+        ({"places": "host"}, "pruning.places"),
         ({"decay_steps": 0}, "pruning.decay_steps"),
         ({"groups": [{"rows": 3}]}, "pruning.groups"),
         ({"groups": [{"tables": []}]}, "pruning.groups.tables"),
@@ -76,11 +78,18 @@ def test_each_error_says_where(document, where):
     assert found.value.where == where
 
 
+def test_servers_get_no_option_that_earlier_releases_do_not_know():
+    found = PruningOptions.read({"budget": 0.25, "places": "divided"})
+    assert "places" in found.to_document()
+    assert "places" not in found.to_server_document()
+    assert PruningOptions.read(found.to_server_document()) == found.of_servers()
+
+
 def test_a_run_of_an_earlier_release_keeps_the_defaults_that_it_had():
     """Documents of an earlier release have what differed from its defaults alone."""
     recorded = {"pruning": {"budget": 0.25}}
     before = TrainConfig.from_document(recorded_options(recorded), run_dir="run").pruning
-    assert (before.metric, before.spare_share) == ("frequency_gradient", 0.1)
+    assert (before.metric, before.spare_share, before.places) == ("frequency_gradient", 0.1, "divided")
     again = TrainConfig.from_document(continued_options(recorded, {"pruning": {"budget": 0.25}}), run_dir="run").pruning
     assert again == before, "the same command goes on as it began"
     asked = {"pruning": {"budget": 0.5, "metric": "gradient"}}
@@ -88,5 +97,5 @@ def test_a_run_of_an_earlier_release_keeps_the_defaults_that_it_had():
     assert (other.budget, other.metric, other.spare_share) == (0.5, "gradient", 0.1)
     fresh = TrainConfig("run", pruning={"budget": 0.25})
     assert TrainConfig.from_document(recorded_options(fresh.to_document()), run_dir="run").pruning == fresh.pruning
-    assert fresh.pruning.metric == "gradient"
+    assert (fresh.pruning.metric, fresh.pruning.places) == ("gradient", "shared")
     assert "pruning" not in recorded_options({})

@@ -78,12 +78,12 @@ class Refusal:
     next_step: str
 
 
-def _on_all(owners: str, kind: str, holds: Callable[[Setup], bool]) -> Refusal:
-    """Tables with rows in a bounded number of places, which ``owners`` divide among each other, need all of them."""
+def _on_all(owners: str, kind: str, holds: Callable[[Setup], bool], how: str = "") -> Refusal:
+    """Tables with rows in a bounded number of places, which ``owners`` give to rows, need all of them; ``how``: they do it, as the reason says it."""
     tables = "hashed" if kind == "hashed" else "pruned"
+    how = how or f"each of the {owners} gives its places to its own rows"
     return Refusal((f"least_{owners}", kind), holds, f"{tables} tables must be on all {owners}",
-                   f"each of the {owners} gives its places to its own rows, so which rows have memory depends on their number: a notice "
-                   "would change what is trained",
+                   f"{how}, so which rows have memory depends on their number: a notice would change what is trained",
                    f"leave --least-{owners} out: training waits until all {owners} are back")  # fmt: skip
 
 
@@ -100,7 +100,8 @@ REFUSALS = (
     _on_all("servers", "hashed", lambda one: one.hashed and one.least_servers),
     _on_all("servers", "pruning", lambda one: one.pruned and one.least_servers),
     _on_all("hosts", "hashed", lambda one: one.hashed and one.least_hosts and not one.servers),
-    _on_all("hosts", "pruning", lambda one: one.pruned and one.least_hosts and not one.servers),
+    _on_all("hosts", "pruning", lambda one: one.pruned and one.least_hosts and not one.servers,
+            "new rows get the last free places host by host"),
     Refusal(("tpu", "hashed"), lambda one: one.hashed and one.tpu and not one.servers,
             "hashed tables must be outside of TPUs",
             "the tables of a slice have a fixed number of rows; those of servers beside a slice need not",

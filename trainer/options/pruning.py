@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NoReturn
 
 from trainer.options.checks import check_known, refuse_option
@@ -12,6 +12,8 @@ from trainer.options.checks import check_known, refuse_option
 METRICS = ("gradient", "frequency_gradient", "frequency", "random")
 #: The values of a row that gets the place of another one.
 RESETS = ("zero", "initial", "restored", "none")
+#: How the hosts of a job have the places of a group.
+PLACES = ("shared", "divided")
 _MOST_ROWS = (1 << 31) - 16
 _MOST_STEPS = 1 << 32
 
@@ -60,6 +62,8 @@ class PruningOptions:
         round_steps: a round begins every so many steps instead; 0: when rows have crossed.
         normalised: importance is divided by the 95th percentile of its table before tables are compared.
         groups: the groups of tables; none: tables of one width and optimizer are a group.
+        places: how the hosts of a job have those of a group, one of :data:`PLACES`: the most important rows of all hosts have them, or those of each host
+            have a share by its rows. In one process there is no difference, and servers divide them.
     """
 
     budget: float = 0.5
@@ -74,6 +78,7 @@ class PruningOptions:
     round_steps: int = 0
     normalised: bool = False
     groups: tuple[GroupOptions, ...] = ()
+    places: str = "shared"
 
     @classmethod
     def read(cls, document: object) -> PruningOptions:
@@ -99,9 +104,17 @@ class PruningOptions:
             ]
         return found
 
+    def of_servers(self) -> PruningOptions:
+        """The options as servers have them, which divide places whatever the option says."""
+        return replace(self, places=PLACES[0])
+
+    def to_server_document(self) -> dict[str, Any]:
+        """As :meth:`to_document`, of :meth:`of_servers`: without ``places``, which servers of earlier releases do not know."""
+        return {name: value for name, value in self.to_document().items() if name != "places"}
+
 
 #: The defaults that earlier releases had: a document of theirs means these.
-_EARLIER: Mapping[str, Any] = {"metric": "frequency_gradient", "spare_share": 0.1}
+_EARLIER: Mapping[str, Any] = {"metric": "frequency_gradient", "spare_share": 0.1, "places": "divided"}
 
 
 def with_recorded_defaults(document: object) -> object:
@@ -143,7 +156,7 @@ def _read_member(name: str, value: Any) -> Any:
         if not isinstance(value, list | tuple):
             _refuse(name, value, "a list of objects with tables and, if wanted, rows")
         return tuple(GroupOptions.read(one) for one in value)
-    allowed = METRICS if name == "metric" else RESETS
+    allowed = {"metric": METRICS, "reset": RESETS, "places": PLACES}[name]
     if value not in allowed:
         _refuse(name, value, f"one of {', '.join(allowed)}")
     return value

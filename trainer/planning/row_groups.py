@@ -86,10 +86,28 @@ def groups_of_host(groups: Sequence[RowGroup], rows_on: Sequence[Sequence[int]],
         if any(size and not own for size, own in zip(sizes, places, strict=True)):
             raise ConfigError("the rows of a group must be at least one for each host, or server", where="pruning", value=group.rows,
                               allowed=f">= {len(sizes)}", next_step="raise pruning.budget, or the rows of this group, or take fewer hosts or servers")  # fmt: skip
-        here = tuple(t for t in group.tables if rows_on[host][t])
-        elsewhere = tuple(t for t in group.tables if not rows_on[host][t])
-        found += [RowGroup(own, count) for own, count in ((here, places[host]), (elsewhere, 1)) if own]
+        found += _on_host(group, rows_on[host], places[host])
     return tuple(found)
+
+
+def shared_groups_of_host(
+    groups: Sequence[RowGroup], rows_on: Sequence[Sequence[int]], host: int
+) -> tuple[RowGroup, ...]:
+    """As :func:`groups_of_host`, of groups whose places all hosts share: any of its rows may win one.
+
+    So each has the places of all hosts, at most one for each row of the host.
+    """
+    found: list[RowGroup] = []
+    for group in groups:
+        found += _on_host(group, rows_on[host], min(group.rows, sum(rows_on[host][t] for t in group.tables)))
+    return tuple(found)
+
+
+def _on_host(group: RowGroup, rows: Sequence[int], places: int) -> list[RowGroup]:
+    """The group of a host's rows, and one of the tables of which it has none, which have a row that is never read."""
+    here = tuple(t for t in group.tables if rows[t])
+    elsewhere = tuple(t for t in group.tables if not rows[t])
+    return [RowGroup(own, count) for own, count in ((here, places), (elsewhere, 1)) if own]
 
 
 def chosen_groups(groups: Sequence[RowGroup], chosen: Sequence[int]) -> tuple[RowGroup, ...]:

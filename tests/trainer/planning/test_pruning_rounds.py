@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.planning.pruning_rounds import crossing_share, cut_off, kept_rows, sample_rows
+from trainer.planning.pruning_rounds import crossing_share, cut_off, draw_rows, kept_rows, sample_rows
 from trainer.planning.row_groups import RowGroup
 
 
@@ -75,6 +75,25 @@ def test_the_share_counts_the_fewest_changes_that_give_the_places_to_the_most_im
     best = np.lexsort((~is_kept, -importance))[:kept]
     changes = int((~is_kept[best]).sum())
     assert crossing_share(importance, is_kept) * kept == pytest.approx(changes)
+
+
+@given(groups(st.integers(0, 4)) | groups(st.floats(0, 9, width=32)), st.data())
+def test_a_row_that_was_drawn_several_times_counts_as_often(group, data):
+    importance, is_kept = group
+    times = np.array(data.draw(st.lists(st.integers(1, 4), min_size=len(importance), max_size=len(importance))))
+    every = np.repeat(np.arange(len(times)), times)
+    assert crossing_share(importance, is_kept, times) == crossing_share(importance[every], is_kept[every])
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(1, 60), st.integers(0, 9))
+def test_a_sample_of_tables_is_drawn_from_all_of_their_rows(sizes, count, seed):
+    """Few rows are counted, many are listed: the same rows either way."""
+    found = draw_rows(np.random.default_rng(seed), sizes, count)
+    drawn = np.sort(np.random.default_rng(seed).integers(0, sum(sizes), count))
+    listed = [first + np.repeat(one.rows, one.times) for first, one in zip(np.cumsum([0, *sizes]), found, strict=False)]
+    assert np.concatenate(listed).tolist() == drawn.tolist()
+    if sum(sizes) < count:
+        assert all(len(np.unique(one.rows)) == len(one.rows) for one in found)
 
 
 @pytest.mark.parametrize("kept_share", [0.01, 0.5])

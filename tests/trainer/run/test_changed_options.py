@@ -32,7 +32,7 @@ def begun(folder, **options):
 
 def with_recorded(name, value):
     """An option as a run records it: pruning with the defaults that have changed once, since a later release may change them again."""
-    return {"metric": "gradient", "spare_share": 0.05, **value} if name == "pruning" else value
+    return {"metric": "gradient", "spare_share": 0.05, "places": "shared", **value} if name == "pruning" else value
 
 
 @pytest.mark.medium

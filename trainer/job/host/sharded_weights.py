@@ -20,7 +20,7 @@ from trainer.options.config import TrainConfig
 from trainer.options.towers import Towers
 from trainer.planning.plan import PartitionPlan
 from trainer.run.reading.batches import Batch
-from trainer.run.weights.run_state import LINEAR, build_dense, limits_of, linear_features
+from trainer.run.weights.run_state import LINEAR, AttemptBeginning, build_dense, limits_of, linear_features
 from trainer.run.weights.saved_tables import under
 from trainer.tables.batches import IdBatch, id_dtype
 from trainer.tables.engine import EmbeddingEngine
@@ -106,6 +106,11 @@ class ShardedWeights(HostWeights):
             sharded_bytes=sharded_bytes,
         )
         self._tables = [(kind, one) for kind, one in (("embedding", deep), ("linear", linear)) if one is not None]
+
+    def begin_attempt(self, beginning: AttemptBeginning) -> None:
+        """See :meth:`ModelWeights.begin_attempt <trainer.run.weights.run_state.ModelWeights.begin_attempt>`."""
+        for _, tables in self._tables:
+            tables.begin_attempt()
 
     def initial_arrays(self) -> dict[str, Array]:
         """See :meth:`Weights.initial_arrays`."""

@@ -11,7 +11,7 @@ from trainer.planning.plan import PartitionPlan, TablePlan, cyclic_plan
 from trainer.run.weights.one_engine import joined_features, joined_options
 from trainer.run.weights.run_state import linear_features
 from trainer.run.weights.saved_run import SavedRun
-from trainer.tables.routes.partitioned.pruned_groups import groups_on
+from trainer.tables.routes.partitioned.pruned_groups import groups_on, shared_groups_on, shares_places
 from trainer.tables.routes.partitioned.table_parts import TableParts
 from trainer.tables.routes.servers.pruned_servers import server_groups
 from trainer.tables.spec import tables_of
@@ -62,7 +62,7 @@ def check_fixed_hosts(hosts: int, least_hosts: int, caught_up_hosts: int, *, whe
 def check_pruned_hosts(
     layout: InputLayout, config: TrainConfig, head: AnyHead, hosts: int, plan: PartitionPlan | None = None
 ) -> None:
-    """Raise :class:`ConfigError` for pruned tables of which a host would have rows and no place.
+    """Raise :class:`ConfigError` for pruned tables that hosts cannot have: slices and copies, and where places are divided a host with rows and no place.
 
     ``plan``: of the deep part; None: rows are spread over the hosts, as those of the linear part.
     """
@@ -72,7 +72,8 @@ def check_pruned_hosts(
     for is_used, features, by in ((config.deep, layout.features, plan), (config.linear, linear, None)):
         if is_used:
             tables = tables_of(features)
-            groups_on(TableParts(tables, hosts, by), groups_of(tables, config.pruning, hashed), 0)
+            of_host = shared_groups_on if shares_places(config.pruning, hosts) else groups_on
+            of_host(TableParts(tables, hosts, by), groups_of(tables, config.pruning, hashed), 0)
 
 
 def check_pruned_servers(

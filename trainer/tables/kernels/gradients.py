@@ -214,7 +214,7 @@ def update_distinct(
     t: int, distinct: int, tables: TableLayout, rates: Array, values: TableValues, scratch: Scratch, importance: Importance
 ) -> None:  # fmt: skip
     """Update the first ``distinct`` rows of ``scratch``, which are of table ``t``, by their sums."""
-    notes = len(importance.values) > 0
+    notes, counts = len(importance.values) > 0, len(scratch.lookups) > 0
     weights, slots, row_state = values
     dim, slot_dim, code, parameters = tables.dims[t], tables.slot_dims[t], tables.optimizer[t], tables.parameters
     row_base, weight_base, slot_base = tables.row_base[t], tables.weight_base[t], tables.slot_base[t]
@@ -226,11 +226,12 @@ def update_distinct(
             for d in range(0, slot_dim, LANES):
                 prefetch(slots, slot_base + ahead * slot_dim + d)
             prefetch(row_state, row_base + ahead)
+            if notes:
+                prefetch(importance.values, row_base + ahead)
         row = item(scratch.rows, n)
         if notes:
-            importance.values[row_base + row] += importance_of(
-                importance.factors, scratch.lookups[n], scratch.sums, n * dim, dim
-            )
+            lookups = item(scratch.lookups, n) if counts else 1
+            importance.values[row_base + row] += importance_of(importance.factors, lookups, scratch.sums, n * dim, dim)
         update_row(code, parameters, t, rates[t], dim, weights, weight_base + row * dim, slots, slot_base + row * slot_dim,
                    slot_dim, scratch.sums, n * dim)  # fmt: skip
         if item(row_state, row_base + row) != CHANGED:  # a write would make its cache line move to memory again
@@ -263,11 +264,12 @@ def note_buckets(
         t = buckets[k, 0]
         dim, row_base = tables.dims[t], tables.row_base[t]
         first, stop = entries.starts[t, buckets[k, 1]], entries.starts[t, buckets[k, 1] + 1]
-        distinct = sum_bucket(first, stop, entries, gradients, dim, scratch)
+        distinct, counts = sum_bucket(first, stop, entries, gradients, dim, scratch), len(scratch.lookups) > 0
         distinct_rows[t] += distinct
         for n in range(distinct):
+            lookups = item(scratch.lookups, n) if counts else 1
             importance.values[row_base + item(scratch.rows, n)] += importance_of(
-                importance.factors, scratch.lookups[n], scratch.sums, n * dim, dim
+                importance.factors, lookups, scratch.sums, n * dim, dim
             )
 
 

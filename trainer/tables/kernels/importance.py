@@ -24,6 +24,11 @@ class Importance(NamedTuple):
     values: Array
     factors: Array
 
+    @property
+    def counts_lookups(self) -> bool:
+        """Whether it matters how often a row was looked up."""
+        return len(self.values) > 0 and bool(self.factors[1])
+
 
 NO_IMPORTANCE = Importance(np.zeros(0, np.float32), np.zeros(3, np.float32))
 

@@ -59,14 +59,7 @@ class PrivateMemory:
         self, name: str, starts: Array, sizes: Array, dtype: type, *, is_fresh: bool, is_reserved: bool = True, in_place: bool = False
     ) -> Array:  # fmt: skip
         """See :class:`TableMemory`."""
-        size_bytes = int(sizes.sum()) * np.dtype(dtype).itemsize
-        if not size_bytes:
-            return np.zeros(0, dtype)
-        try:
-            memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except (OSError, OverflowError) as error:
-            raise MemoryError(str(error)) from error
-        return _in_pages(memory, starts, sizes, dtype)
+        return anonymous_array(starts, sizes, dtype)[0]
 
     def reserve(self, name: str, size_bytes: int) -> None:
         """See :class:`TableMemory`: the system commits what is written."""
@@ -135,6 +128,21 @@ class SharedMemory:
                     self._reserved[name] = reserved_bytes
                     return
         raise no_room(self._folder, f"array {name}", size_bytes)
+
+
+def anonymous_array(starts: Array, sizes: Array, dtype: type, flags: int = 0) -> tuple[Array, mmap.mmap | None]:
+    """Zeros in memory of the process for tables that begin at ``starts``, and their memory, None for no bytes. Raises MemoryError.
+
+    ``flags``: of the mapping, beside those of such memory.
+    """
+    size_bytes = int(sizes.sum()) * np.dtype(dtype).itemsize
+    if not size_bytes:
+        return np.zeros(0, dtype), None
+    try:
+        memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(str(error)) from error
+    return _in_pages(memory, starts, sizes, dtype), memory
 
 
 def _allocate(descriptor: int, size_bytes: int) -> None:

@@ -98,7 +98,7 @@ class RowUpdates:
         def note(buckets: Array, scratch: kernels.Scratch, distinct: Array) -> None:
             kernels.note_buckets(buckets, self._entries, gradients, self._tables, scratch, distinct, importance)
 
-        return self._run(features, bags, lookups, width, note, counts_lookups=True)
+        return self._run(features, bags, lookups, width, note, counts_lookups=importance.counts_lookups)
 
     def _apply(
         self, features: FeatureLayout, bags: Bags, gradients: Array, width: int, rates: Array, values: TableValues, importance: Importance,
@@ -109,7 +109,7 @@ class RowUpdates:
                 buckets, self._entries, gradients, self._tables, rates, values, scratch, distinct, importance
             )
 
-        return self._run(features, bags, lookups, width, update, counts_lookups=len(importance.values) > 0)
+        return self._run(features, bags, lookups, width, update, counts_lookups=importance.counts_lookups)
 
     def _run(
         self, features: FeatureLayout, bags: Bags, lookups: Array, width: int, work: Callable[[Array, kernels.Scratch, Array], None], *,

@@ -121,6 +121,7 @@ class PrunedEngine(BagTables[PlacedBatch]):
             )
         if kept.missing.any():
             ids = kernels.missing_ids(batch.ids, batch.offsets, kept.bags.ids, self._of_features.table, rows.addresses)
+            rows.candidates.mark(ids, batch.offsets, self._of_features.table)
             bags = Bags(ids, batch.offsets, kept.bags.shares)
             distinct = distinct + self._notes.note(bags, gradients, self.width, rows.importance.noted())
         rows.end_step()
@@ -143,13 +144,16 @@ class PrunedEngine(BagTables[PlacedBatch]):
         if kept.version >= 0:  # what was asked for by its earlier places may still be read
             kept.bags, kept.missing = self._unplaced(kept.batch)
         batch, bags, missing = kept.batch, kept.bags, kept.missing
-        self._find(batch, np.arange(len(self.features)), bags, missing, out, streams=streams)
-        if missing.any() and not self._is_frozen and addresses.free_rows.any():
+        may_place = not self._is_frozen and bool(addresses.free_rows.any())
+        # Rows that get places change what is combined, so that comes last where there may be some.
+        self._find(batch, np.arange(len(self.features)), bags, missing, None if may_place else out, streams=streams)
+        if may_place:
             for f in np.flatnonzero(missing).tolist():
                 self.rows.place_new(
                     int(self._of_features.table[f]), _used_ids(batch, f, int(self._of_features.sequence[f]))
                 )
-                self._find(batch, np.array([f]), bags, missing)  # a feature of the same table may have placed its rows
+                missing[f] = 0  # a feature of the same table may have placed its rows
+                kernels.find_places(np.array([f]), 0, batch.rows, batch.ids, batch.offsets, self._lookups, bags.ids, missing)  # fmt: skip
             self._combine(bags, out, streams=streams)
         kept.version = addresses.version
 

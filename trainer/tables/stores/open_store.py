@@ -16,6 +16,7 @@ from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.tables.stores.hashed.store import HashedStore
 from trainer.tables.stores.joined.joined_store import JoinedPart, JoinedStore
 from trainer.tables.stores.joined.part_of_memory import PartOfMemory
+from trainer.tables.stores.pruned.job_places import JobPlaces
 from trainer.tables.stores.pruned.store import PrunedStore
 from trainer.tables.stores.row_store import HeldStore
 
@@ -32,12 +33,15 @@ class RowKinds:
         pruning: how the most important rows of all other tables are chosen; None: all of their rows have memory.
         groups: of the pruned tables, by their positions among all tables.
         hash_prefix: of the names by which ids are hashed.
+        job: the places that the hosts of a job share among their pruned tables; None: those of ``groups`` are for the rows here alone. Its tables here
+            are by their positions among all.
     """
 
     hashed: Mapping[str, TableLimits]
     pruning: PruningOptions | None = None
     groups: tuple[RowGroup, ...] = ()
     hash_prefix: str = ""
+    job: JobPlaces | None = None
 
 
 def open_store(
@@ -66,7 +70,7 @@ def open_store(
                            undo_log=undo_log, hash_prefix=kinds.hash_prefix)  # fmt: skip
     if not kinds.hashed:
         return PrunedStore(tables, kinds.pruning, groups=kinds.groups, seed=seed, threads=threads, origins=origins, answers=answers,
-                           memory=memory, undo_log=undo_log)  # fmt: skip
+                           memory=memory, undo_log=undo_log, job=kinds.job)  # fmt: skip
     return _joined(tables, kinds, kinds.pruning, seed=seed, threads=threads, origins=origins, answers=answers,
                    memory=memory or PrivateMemory(), undo_log=undo_log)  # fmt: skip
 
@@ -85,7 +89,7 @@ def _joined(
                          answers=answers, memory=memory, undo_log=undo_log, hash_prefix=kinds.hash_prefix)  # fmt: skip
     pruned = PrunedStore([tables[t] for t in numbered], pruning, groups=groups, seed=seed, threads=threads,
                          origins=[origins[t] for t in numbered], answers=answers, memory=PartOfMemory(memory, _PRUNED),
-                         undo_log=log_of_pruned)  # fmt: skip
+                         undo_log=log_of_pruned, job=None if kinds.job is None else kinds.job.of_tables(numbered))  # fmt: skip
     beside = len(pruned.saved_parts) - len(numbered)
     return JoinedStore(tables, [JoinedPart(hashed, by_id), JoinedPart(pruned, numbered, beside)], memory=memory, undo_log=undo_log,
                        answers=answers)  # fmt: skip

@@ -36,6 +36,25 @@ class StoreSnapshot(Protocol):
         """End the snapshot."""
 
 
+class PlaceSharing(Protocol):
+    """Of a store whose places the hosts of a job share: before each update they say how many rows of it want one, and each grants the same ones.
+
+    In a step all hosts call :meth:`wanted_places` and, once the numbers of all are here, :meth:`grant_places`; then they update their rows.
+    """
+
+    def wanted_places(self, asked: Sequence[tuple[Array, Array]]) -> Array:
+        """How many rows of an update have no place and may get one, int64, by table of the job; ``asked``: as of the update."""
+
+    def exchange_wanted(self, wanted: Array) -> list[Array]:
+        """The :meth:`wanted_places` of all hosts, by rank, which call it at once. A message to all of them may say it instead."""
+
+    def grant_places(self, wanted: Sequence[Array]) -> None:
+        """Take the :meth:`wanted_places` of all hosts, by rank, before the update."""
+
+    def forget_places(self) -> None:
+        """Count places again before the next lookup or update. All hosts call it between the same two, as when an attempt begins."""
+
+
 class RowStore(Protocol):
     """Rows of tables, or of parts of tables, as their owner numbers them. Which of them have memory is the store's own.
 
@@ -50,6 +69,10 @@ class RowStore(Protocol):
     @property
     def hashed_counts(self) -> Mapping[str, HashedCounts]:
         """What each hashed table has done, by name."""
+
+    @property
+    def sharing(self) -> PlaceSharing | None:
+        """How the hosts of a job share places; None where rows of other hosts do not matter."""
 
     def freeze(self) -> None:
         """Train no more: a row without memory is read as a model that serves reads it."""

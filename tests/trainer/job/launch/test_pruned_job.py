@@ -150,12 +150,15 @@ def test_hosts_train_pruned_tables_of_servers(tmp_path):
 
 
 def test_hosts_without_a_place_are_refused_before_training_begins(tmp_path):
+    """Where places are divided; hosts that share them need none."""
     with make_warehouse(tmp_path / "warehouse", hours=1, rows=50) as warehouse:
         names = sorted({one.table.name for one in prepare(warehouse, tmp_path / "run", **OPTIONS).layout.features})
-        few = {**OPTIONS, "linear": False, "pruning": {"groups": [{"tables": names, "rows": len(names)}]}}
+        groups = [{"tables": names, "rows": len(names)}]
+        few = {**OPTIONS, "linear": False, "pruning": {"groups": groups, "places": "divided"}}
         launch(warehouse, tmp_path / "run", settings(len(names)), **few)
         with pytest.raises(ConfigError, match="must be at least one for each host"):
             launch(warehouse, tmp_path / "other", settings(len(names) + 1), **few)
+        launch(warehouse, tmp_path / "shared", settings(len(names) + 1), **{**few, "pruning": {"groups": groups}})
         assert not (tmp_path / "other").exists()
 
 
@@ -167,7 +170,10 @@ def test_places_are_counted_where_a_plan_has_the_rows(tmp_path):
         few = {
             **OPTIONS,
             "linear": False,
-            "pruning": {"groups": [{"tables": [one.name for one in tables], "rows": len(tables)}]},
+            "pruning": {
+                "groups": [{"tables": [one.name for one in tables], "rows": len(tables)}],
+                "places": "divided",
+            },
         }
         prepared = prepare(warehouse, tmp_path / "run", **few)
         many = len(tables) + 1

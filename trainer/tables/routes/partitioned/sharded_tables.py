@@ -35,6 +35,7 @@ from trainer.tables.spec import FeatureSpec
 from trainer.tables.state_checks import empty_state
 from trainer.tables.stores.hashed.limits import TableLimits, divided_limits
 from trainer.tables.stores.hashed.saved_history import SECTIONS, SavedHistory
+from trainer.tables.stores.pruned.job_places import JobPlaces
 from trainer.tables.stores.row_store import RowStore, StoreSnapshot
 from trainer.tables.table_checks import supported_tables
 from trainer.tables.wire.encoded_values import (
@@ -73,7 +74,8 @@ class ShardedTables(BagTables[Asked]):
         buffers: of fixed size for its requests; None: messages are as long as they need to be.
         held: batches between a lookup and its update, for which it keeps what both need.
         pruning: the most important rows of this core of tables that are not hashed have places, by these options; None: all rows have values.
-        groups: of these tables, with the places of this core; None: its share by its rows, of those by the options.
+        groups: of these tables, with the places of this core; None: those by the options.
+        job: the places that this core shares with others, beside ``groups``; None: they are its own.
         hashed: by name the limits of tables of unbounded vocabularies, whose capacities are divided over the cores.
         hash_prefix: of the names of tables, by which ids are hashed; one that they have elsewhere gives the same places.
         store: has the rows of this core; None: one by ``pruning`` and ``hashed``.
@@ -89,7 +91,7 @@ class ShardedTables(BagTables[Asked]):
         self, features: Sequence[FeatureSpec], *, seed: int, exchange: Exchange, parts: TableParts | None = None,
         threads: int = 0, buffers: StaticBuffers | None = None, held: int = 2,
         pruning: PruningOptions | None = None, hashed: Mapping[str, TableLimits] | None = None, hash_prefix: str = "",
-        groups: Sequence[RowGroup] | None = None, store: RowStore | None = None, values: str = "float32",
+        groups: Sequence[RowGroup] | None = None, job: JobPlaces | None = None, store: RowStore | None = None, values: str = "float32",
     ) -> None:  # fmt: skip
         tables, team = supported_tables(features), Team(threads or available_threads())
         super().__init__(features, tables, team, held=held)
@@ -110,20 +112,27 @@ class ShardedTables(BagTables[Asked]):
         limits = divided_limits(hashed or {}, self.tables, exchange.hosts, is_planned=parts is not None)
         self.store: RowStore = store or store_of(
             self._parts,
-            exchange.rank,
+            exchange,
             seed=seed,
             threads=threads,
             pruning=pruning,
             hashed=limits,
             hash_prefix=hash_prefix,
             groups=groups,
+            job=job,
         )
+        self._sharing = self.store.sharing
         self._memory = OutputPool(spare=0.25, kept=(6 if self._flag else 2) * (exchange.hosts + 1) + held)
 
     @property
     def rank(self) -> int:
         """The place of this core among all."""
         return self._exchange.rank
+
+    def begin_attempt(self) -> None:
+        """An attempt to train begins on all cores, some of which may have loaded their rows again."""
+        if self._sharing is not None:
+            self._sharing.forget_places()
 
     @property
     def hashed_counts(self) -> Mapping[str, HashedCounts]:
@@ -157,14 +166,20 @@ class ShardedTables(BagTables[Asked]):
         if kept.received is None:
             self._fetch(kept)
         assert kept.received is not None
-        asked, layout = kept.received, kept.requests.layout
+        asked, layout, sharing = kept.received, kept.requests.layout, self._sharing
         sums = self._memory.take(int((layout.vocabulary * layout.dims).sum()))
         self._gathered.sum_gradients(kept.requests, gradients, sums)
-        received = self._exchange.all_to_all(self._gradient_messages(kept.requests, sums))
+        messages = self._gradient_messages(kept.requests, sums)
+        if sharing is not None:
+            wanted = sharing.wanted_places(asked)
+            messages = [[*one, wanted] for one in messages]
+        received = self._exchange.all_to_all(messages)
         if self._parts.has_replicas:
             asked = [(np.asarray(rows, np.int64), np.asarray(counts, np.int64)) for _, rows, counts in received]
         floats = [self._received(core, arrays[:1], asked[core][1]) for core, arrays in enumerate(received)]
         lookups = [arrays[1] for arrays in received] if self.store.needs_lookups else []
+        if sharing is not None:
+            sharing.grant_places([arrays[-1] for arrays in received])
         return self._distinct_by_table(self.store.update_rows(asked, floats, lookups=lookups))
 
     def _gradient_messages(self, requests: Requests, sums: Array) -> list[list[Array]]:

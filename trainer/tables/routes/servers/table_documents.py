@@ -96,7 +96,7 @@ class HeldTables:
         found: dict[str, Any] = {"seed": self.seed, "tables": [_table_document(one) for one in self.tables]}
         if self.pruning is not None:
             groups = [{"tables": list(one.tables), "rows": one.rows} for one in self.pruning.groups]
-            found["pruning"] = {"options": self.pruning.options.to_document(), "groups": groups}
+            found["pruning"] = {"options": self.pruning.options.to_server_document(), "groups": groups}
         return found
 
     @cached_property  # requests to read and load ask for them
@@ -152,7 +152,7 @@ def held_tables(
 
 def held_pruning(options: PruningOptions, groups: Sequence[RowGroup]) -> HeldPruning:
     """How the tables of a server with these groups are pruned."""
-    return HeldPruning(dataclasses.replace(options, budget=_ANY_BUDGET, groups=()), tuple(groups))
+    return HeldPruning(dataclasses.replace(options.of_servers(), budget=_ANY_BUDGET, groups=()), tuple(groups))
 
 
 def read_held_tables(document: object) -> HeldTables:

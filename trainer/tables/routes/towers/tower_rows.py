@@ -103,6 +103,9 @@ class TowerRows(ShardedTables):
         parts = len(self._parts.parts)
         if self._parts.has_replicas:
             asked = [split_asked(arrays[1:], parts, f"worker {place}") for place, arrays in enumerate(received)]
+        if self._sharing is not None:
+            every = [one for of_worker in asked for one in of_worker]
+            self._sharing.grant_places(self._sharing.exchange_wanted(self._sharing.wanted_places(every)))
         sums_of, lookups_of = [], []
         for place, (of_worker, message) in enumerate(zip(asked, received, strict=True)):
             sums_of.append(self._of_units(place, message[:1], [counts for _, counts in of_worker]))

@@ -22,17 +22,20 @@ from trainer.tables.hashed_counts import NO_COUNTS, HashedCounts
 from trainer.tables.kernels.layout import feature_layout
 from trainer.tables.kernels.threads import Team, available_threads
 from trainer.tables.routes.bag_tables import BagTables
+from trainer.tables.routes.exchange import Exchange
+from trainer.tables.routes.partitioned.pruned_groups import shares_places
 from trainer.tables.routes.partitioned.requests import RequestMaker, asked_layout
 from trainer.tables.routes.partitioned.table_parts import TableParts
 from trainer.tables.routes.towers.counted_exchange import TowerExchanges
 from trainer.tables.routes.towers.peer_messages import bags_of, join_events
 from trainer.tables.routes.towers.peer_steps import permute_indices, return_gradients, send_outputs
 from trainer.tables.routes.towers.placement import TowerPlacement, features_of_towers
-from trainer.tables.routes.towers.tower_groups import groups_in_tower
+from trainer.tables.routes.towers.tower_groups import are_in_all_towers, groups_in_tower, job_tables_of_tower
 from trainer.tables.routes.towers.tower_module import TowerModule, sum_in_tower
 from trainer.tables.routes.towers.tower_rows import AskedByWorker, TowerRows, UnitRows, split_asked
 from trainer.tables.spec import FeatureSpec, TableSpec, tables_of
 from trainer.tables.stores.hashed.limits import TableLimits, divided_limits
+from trainer.tables.stores.pruned.job_places import JobPlaces
 from trainer.tables.stores.pruned.rows import groups_of
 from trainer.tables.wire.encoded_values import FLAG_OF
 from transforms.arrays import Array
@@ -107,8 +110,13 @@ class TowerTables(BagTables[_TowerBatch]):
         own = self._of_towers[self.tower]
         self._bounds = tuple(one.table.vocabulary_size for one in own)
         groups: tuple[RowGroup, ...] = ()
+        job: JobPlaces | None = None
         if pruning is not None:
-            groups = groups_in_tower(groups_of(tables, pruning, self._hashed), tables, self._parts, placement, rank)
+            of_all = groups_of(tables, pruning, self._hashed)
+            shares = shares_places(pruning, placement.workers) and are_in_all_towers(of_all, tables, self._parts)
+            groups = groups_in_tower(of_all, tables, self._parts, placement, rank, are_shared=shares)
+            if shares:
+                job = JobPlaces(job_tables_of_tower(of_all, tables, self._parts, placement, rank), self._all_workers())
         self.rows = TowerRows(
             own,
             seed=seed,
@@ -118,6 +126,7 @@ class TowerTables(BagTables[_TowerBatch]):
             held=held,
             pruning=pruning if groups else None,
             groups=groups,
+            job=job,
             hashed={one.name: self._hashed[one.name] for one in tables_of(own) if one.name in self._hashed},
             values=values,
         )
@@ -143,6 +152,15 @@ class TowerTables(BagTables[_TowerBatch]):
             if (exchange.rank, exchange.hosts) != (expected, members):
                 raise ConfigError("an exchange must have the rank of its worker", where=f"worker {rank}", value=f"rank {exchange.rank} of {exchange.hosts}",
                                   allowed=f"rank {expected} of {members}")  # fmt: skip
+
+    def _all_workers(self) -> Exchange:
+        """The exchange with all workers. Raises :class:`ConfigError` where this worker has none."""
+        if self._exchanges.world is not None:
+            return self._exchanges.world
+        if self._placement.host_workers > 1:
+            raise ConfigError("workers that share the places of pruned tables must have an exchange with all of them", where="exchanges.world",
+                              value=None, allowed="an exchange", next_step="give world, or pruning.places divided")  # fmt: skip
+        return self._exchanges.peers
 
     def _request_makers(self, seed: int) -> list[RequestMaker]:
         """Of each tower, what makes the requests that its worker for this host's events would make."""

@@ -73,7 +73,7 @@ class WorkerTables:
             "batches": self.held,
             "ids": self.wire.ids,
             "values": self.wire.values,
-            "pruning": None if self.pruning is None else self.pruning.to_document(),
+            "pruning": None if self.pruning is None else self.pruning.to_server_document(),
             "servers": None if self.servers is None else self.servers.to_document(),
         }
 

@@ -71,6 +71,7 @@ class DenseStore:
     """
 
     needs_lookups = False
+    sharing = None
     hashed_counts = NO_HASHED_COUNTS
 
     def __init__(

@@ -31,6 +31,7 @@ class HashedStore(MixedTables):
     """
 
     needs_lookups = False
+    sharing = None
     _snapshot: MixedSnapshot | None = None
 
     def freeze(self) -> None:

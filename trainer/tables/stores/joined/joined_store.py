@@ -5,9 +5,10 @@ A batch's rows are divided among the stores, and one transaction of the undo log
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from trainer.tables.spec import FeatureSpec, TableSpec
 from trainer.tables.state_checks import check_states
 from trainer.tables.stores.dense.dense_store import one_event
 from trainer.tables.stores.joined.joined_snapshot import JoinedKeptSnapshot, JoinedSnapshot, PartPlaces
-from trainer.tables.stores.row_store import HeldStore
+from trainer.tables.stores.row_store import HeldStore, PlaceSharing
 from transforms.arrays import Array
 
 _ONE = np.ones(1, np.int64)
@@ -42,6 +43,35 @@ class JoinedPart:
     store: HeldStore
     tables: tuple[int, ...]
     beside: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedSharing:
+    """See :class:`~trainer.tables.stores.row_store.PlaceSharing`.
+
+    Attributes:
+        own: of the store that shares places.
+        of_store: its rows among those of all tables.
+    """
+
+    own: PlaceSharing
+    of_store: Callable[[tuple[Array, Array]], tuple[Array, Array]]
+
+    def wanted_places(self, asked: Sequence[tuple[Array, Array]]) -> Array:
+        """See :class:`~trainer.tables.stores.row_store.PlaceSharing`."""
+        return self.own.wanted_places([self.of_store(one) for one in asked])
+
+    def exchange_wanted(self, wanted: Array) -> list[Array]:
+        """See :class:`~trainer.tables.stores.row_store.PlaceSharing`."""
+        return self.own.exchange_wanted(wanted)
+
+    def grant_places(self, wanted: Sequence[Array]) -> None:
+        """See :class:`~trainer.tables.stores.row_store.PlaceSharing`."""
+        self.own.grant_places(wanted)
+
+    def forget_places(self) -> None:
+        """See :class:`~trainer.tables.stores.row_store.PlaceSharing`."""
+        self.own.forget_places()
 
 
 class JoinedStore:
@@ -72,6 +102,17 @@ class JoinedStore:
     def needs_lookups(self) -> bool:
         """See :class:`~trainer.tables.stores.row_store.RowStore`."""
         return any(one.store.needs_lookups for one in self._parts)
+
+    @property
+    def sharing(self) -> PlaceSharing | None:
+        """See :class:`~trainer.tables.stores.row_store.RowStore`: that of its pruned tables."""
+        return next((JoinedSharing(one.store.sharing, partial(self._of_part, k)) for k, one in enumerate(self._parts)
+                     if one.store.sharing is not None), None)  # fmt: skip
+
+    def _of_part(self, k: int, asked: tuple[Array, Array]) -> tuple[Array, Array]:
+        """The rows of one of the stores, and their numbers."""
+        rows, counts = asked
+        return self._divided(rows, counts)[k], counts[list(self._parts[k].tables)]
 
     @property
     def hashed_counts(self) -> Mapping[str, HashedCounts]:

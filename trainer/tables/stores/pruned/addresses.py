@@ -36,6 +36,7 @@ class Addresses:
         zero_row: int32, the row of zeros of each table's group.
         free_rows: int64, how many places of each group no row has.
         version: another number after rows have lost their places.
+        touched: int64, the places of each group that rows have had since :meth:`pack`: all below this number may have values.
     """
 
     def __init__(self, vocabulary: Sequence[int], groups: Sequence[RowGroup], memory: PrunedMemory) -> None:
@@ -51,7 +52,7 @@ class Addresses:
         self._free = memory.array("free", int(self.rows.sum()), np.int32)
         self._free_rows = memory.array("free_rows", len(groups), np.int64)
         self.address, self.free_rows = self._address.values, self._free_rows.values
-        self.version = 0
+        self.version, self.touched = 0, np.zeros(len(groups), np.int64)
         if memory.is_fresh:
             self.clear()
 
@@ -61,6 +62,7 @@ class Addresses:
         for g, rows in enumerate(self.rows.tolist()):
             self._of_group(g)[:] = np.arange(rows)[::-1]
         self.free_rows[:] = self.rows
+        self.touched[:] = 0
         self.version += 1
 
     def are_whole(self) -> bool:
@@ -120,12 +122,39 @@ class Addresses:
         places = self._of_group(g)[left : left + count][::-1].astype(np.int64)
         self._keep(t, rows)
         self.free_rows[g] = left
+        if count:
+            self.touched[g] = max(self.touched[g], int(places.max()) + 1)
         self.of_table(t)[rows] = places
         return places
 
-    def place_new(self, t: int, ids: Array) -> tuple[Array, Array]:
-        """Give free places to the first distinct ``ids`` of a table that have none, as far as there are some; returns these and their places."""
-        rows, base = np.empty(min(self.free_of(t), len(ids)), np.int64), int(self.first_row[t])
+    def pack(self, g: int) -> list[tuple[int, Array, Array, Array]]:
+        """Move the rows of a group to its first places, where these are free; so its last places are the free ones.
+
+        Returns of each table whose rows move these rows, the places that they had, and those that they have. Nothing of it is undone.
+        """
+        used = int(self.rows[g] - self.free_rows[g])
+        free = self.free(g)
+        targets, at, moves = np.sort(free[free < used]).astype(np.int64), 0, []
+        for t in np.flatnonzero(self.group_of == g).tolist():
+            rows, places = self.placed(t)
+            rows, before = rows[places >= used], places[places >= used]
+            after = targets[at : at + len(rows)]
+            at += len(rows)
+            if len(rows):
+                self.of_table(t)[rows] = after
+                moves.append((t, rows, before, after))
+        self._of_group(g)[: len(free)] = np.arange(int(self.rows[g]) - 1, used - 1, -1)
+        self.touched[g] = used
+        self.version += 1
+        return moves
+
+    def place_new(self, t: int, ids: Array, most: int | None = None) -> tuple[Array, Array]:
+        """Give free places to the first distinct ``ids`` of a table that have none, as far as there are some, ``most`` at the most.
+
+        Returns these rows and their places.
+        """
+        free = self.free_of(t) if most is None else min(self.free_of(t), most)
+        rows, base = np.empty(min(free, len(ids)), np.int64), int(self.first_row[t])
         if not len(rows):
             return rows, rows
         if self._memory.is_undone:

@@ -141,6 +141,22 @@ class GroupRows:
             values.slots[slot : slot + rows * slots].reshape(rows, slots),
         )
 
+    @property
+    def is_read(self) -> bool:
+        """Whether a snapshot may read places that have not changed since it began."""
+        return self._snapshot is not None and not self._snapshot.is_done
+
+    def release_memory(self, g: int, first: int, stop: int) -> None:
+        """Release the memory of the places of a group from ``first`` to ``stop`` to the system, while no snapshot is read."""
+        of = self.of_groups
+        for name, base, dims in (("weights", of.weight_base, of.dims), ("slots", of.slot_base, of.slot_dims)):
+            dim, start = int(dims[g]), 4 * int(base[g])
+            self._memory.release_memory(name, start + 4 * first * dim, start + 4 * stop * dim)
+
+    def row_bytes(self, g: int) -> int:
+        """The bytes of a place of a group."""
+        return 4 * int(self.of_groups.dims[g] + self.of_groups.slot_dims[g])
+
     def begin_snapshot(self, most_bytes: int, sections: Sequence[SnapshotSections]) -> PlacedSnapshot:
         """The rows of all tables that have a place now, and their ``sections``, to be read while they change."""
         self._snapshot = EngineSnapshot(self.of_groups, self.values, most_bytes=most_bytes)

@@ -12,6 +12,7 @@ from trainer.tables.kernels.layout import Bags, TableLayout, TableValues
 from trainer.tables.kernels.memory import PrivateMemory, TableMemory
 from trainer.tables.kernels.undo_log import BESIDE, UndoLog
 from trainer.tables.stores.hashed.dense_memory import DenseMemory
+from trainer.tables.stores.pruned.lent_memory import LentMemory
 from transforms.arrays import Array
 
 
@@ -70,6 +71,11 @@ class PrunedMemory:
     def transaction(self) -> AbstractContextManager[object]:
         """All changes inside happen, or none of them. While all tables are replaced, nothing is undone."""
         return nullcontext() if self.undo_log is None or self.undo_log.is_filling else self.undo_log.transaction()
+
+    def release_memory(self, name: str, first_byte: int, stop_byte: int) -> None:
+        """Release a range of an array to the system, where the memory can."""
+        if isinstance(self.tables, LentMemory):
+            self.tables.release_memory(name, first_byte, stop_byte)
 
     @property
     def is_undone(self) -> bool:

@@ -8,20 +8,21 @@ from functools import partial
 import numpy as np
 
 from trainer.options.pruning import PruningOptions
-from trainer.planning.pruning_rounds import crossing_share, sample_rows
+from trainer.planning.pruning_rounds import crossing_share, draw_rows, sample_rows
 from trainer.planning.row_groups import RowGroup
 from trainer.tables.kernels.importance import Importance
 from trainer.tables.kernels.threads import Team
 from trainer.tables.stores.pruned.addresses import Addresses
+from trainer.tables.stores.pruned.candidates import Candidates
+from trainer.tables.stores.pruned.job_places import JobPlaces
+from trainer.tables.stores.pruned.job_sample import JobSample, scale_of_sample, scale_rows
 from trainer.tables.stores.pruned.memory import PrunedMemory
-from trainer.tables.stores.pruned.round import percentile_of, team_map
-from trainer.tables.stores.pruned.selection import gather_importance
+from trainer.tables.stores.pruned.round import TableRows, percentile_of, team_map
+from trainer.tables.stores.pruned.selection import gather_importance, read_importance
 from transforms.arrays import Array
 
 #: What an update may count for before the importance of all rows is divided by it.
 _MOST_GAIN = float(1 << 40)
-#: The rows of a table from which its percentile is estimated.
-_PERCENTILE_ROWS = 2048
 _GATHERED_ROWS = 1 << 18
 
 
@@ -97,15 +98,22 @@ class RowImportance:
         metric = self._options.metric
         return np.array([self.gain, "frequency" in metric, "gradient" in metric], np.float32)
 
-    def decay(self) -> None:
-        """Multiply the importance of all rows by the option ``decay``."""
+    def decay(self) -> bool:
+        """Multiply the importance of all rows by the option ``decay``; whether the values of all have changed."""
         gain = self.gain / self._options.decay
-        if gain > _MOST_GAIN:
+        is_divided = gain > _MOST_GAIN
+        if is_divided:
             for one in (self._places, self._rows):
                 one.keep_all()
                 one.values[:] *= np.float32(1 / gain)
             gain = 1.0
         self.gain = gain
+        return is_divided
+
+    def leave(self, t: int, rows: Array, places: Array) -> None:
+        """Rows of a table leave their places, and keep their importance. As what :meth:`gather` writes, it is not undone."""
+        of_rows = int(self._addresses.first_row[t]) + rows
+        self._of_rows[of_rows] = self._of_places[int(self._row_base[t]) + places]
 
     def carry(self, t: int, rows: Array, places: Array) -> None:
         """Rows of a table have got these places: their importance comes along."""
@@ -134,12 +142,14 @@ class RowImportance:
         found: Array = self._of_rows[int(self._addresses.first_row[t]) : int(self._addresses.first_row[t + 1])]
         return found
 
+    def candidates(self, t: int, candidates: Candidates) -> list[TableRows]:
+        """The rows of a table that a round has to look at."""
+        return candidates.of_table(t, int(self._row_base[t]), self._of_places, self.of_table(t), self._team)
+
     def of(self, t: int, rows: Array) -> tuple[Array, Array]:
         """The importance of rows of a table now, and whether they have places."""
-        places = self._addresses.of_table(t)[rows]
-        is_kept = places >= 0
-        found = self.of_table(t)[rows]
-        found[is_kept] = self._of_places[int(self._row_base[t]) + places[is_kept]]
+        found, is_kept = np.empty(len(rows), np.float32), np.empty(len(rows), bool)
+        read_importance(rows, self._addresses.of_table(t), int(self._row_base[t]), self._of_places, self.of_table(t), found, is_kept)  # fmt: skip
         return found, is_kept
 
     def chosen(self, t: int, step: int) -> Array:
@@ -152,26 +162,33 @@ class RowImportance:
 
     def crossing(self, group: RowGroup, draw: np.random.Generator) -> float:
         """The share of the rows of a group without free places that have crossed its cut-off, by a sample."""
-        sizes = np.array([len(self._addresses.of_table(t)) for t in group.tables], np.int64)
-        total = int(sizes.sum())
-        if group.rows >= total:
+        sizes = [len(self._addresses.of_table(t)) for t in group.tables]
+        if group.rows >= sum(sizes):
             return 0.0
-        sampled = np.sort(draw.integers(0, total, sample_rows(self._options.deviation)))
-        ends = np.cumsum(sizes)
-        importance, is_kept = np.empty(len(sampled), np.float32), np.empty(len(sampled), bool)
-        for k, t in enumerate(group.tables):
-            own = slice(*np.searchsorted(sampled, [ends[k] - sizes[k], ends[k]]).tolist())
+        drawn = draw_rows(draw, sizes, sample_rows(self._options.deviation))
+        found = []
+        for t, one in zip(group.tables, drawn, strict=True):
             scale = self._sampled_scale(t, draw)
-            importance[own], is_kept[own] = self.of(t, sampled[own] - (ends[k] - sizes[k]))
-            importance[own] *= scale
-        return crossing_share(importance, is_kept)
+            importance, is_kept = self.of(t, one.rows)
+            importance *= scale
+            found.append((importance, is_kept, one.times))
+        return crossing_share(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+    def crossings_of_job(self, job: JobPlaces, groups: Sequence[int], draw: np.random.Generator) -> list[float]:
+        """As :meth:`crossing` of groups of a job, by one sample of the rows of all hosts, which call this at once."""
+        sample = JobSample(job, self.of)
+        for g in groups:
+            group = job.tables.groups[g]
+            drawn = draw_rows(draw, [job.tables.sizes[t] for t in group.tables], sample_rows(self._options.deviation))
+            for t, one in zip(group.tables, drawn, strict=True):
+                rows = job.tables.sizes[t]
+                compared = scale_rows(rows, draw) if self._options.normalised else None
+                sample.add(g, t, one, compared)
+        return sample.crossing_shares()
 
     def _sampled_scale(self, t: int, draw: np.random.Generator) -> float:
         """As :meth:`scale`, from a sample of the table's rows."""
         if not self._options.normalised:
             return 1.0
-        rows = len(self._addresses.of_table(t))
-        chosen = np.arange(rows) if rows <= _PERCENTILE_ROWS else draw.integers(0, rows, _PERCENTILE_ROWS)
-        values, _ = self.of(t, chosen)
-        values = values[values > 0]
-        return 1.0 / float(np.quantile(values, 0.95)) if len(values) else 0.0
+        values, _ = self.of(t, scale_rows(len(self._addresses.of_table(t)), draw))
+        return scale_of_sample(values)

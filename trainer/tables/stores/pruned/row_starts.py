@@ -59,14 +59,20 @@ class RowStarts:
         """The values of rows that get places of others, by a rule of :data:`~trainer.options.pruning.RESETS`; None: those of the others."""
         if not len(rows) or rule == "none":
             return None
-        found = self.initial(t, rows)
         if rule == "zero":
-            found.weights[:] = 0.0
-        elif self._left is not None:
+            return self._zeros(t, rows)
+        found = self.initial(t, rows)
+        if self._left is not None:
             weights, slots, is_known = self._left.of_table(t)
             known = is_known[rows] != 0
             found.weights[known], found.slots[known] = weights[rows[known]], slots[rows[known]]
         return found
+
+    def _zeros(self, t: int, rows: Array) -> TableState:
+        """Weights of zero and initial slots, which are those of all rows of a table."""
+        dim, slots, first = (int(one[t]) for one in (self.layout.dims, self.layout.slot_dims, self.layout.first_slot))
+        own = self.layout.slot_start[first : first + slots].astype(np.float32)
+        return TableState(rows, np.zeros((len(rows), dim), np.float32), np.tile(own, (len(rows), 1)))
 
     @property
     def keeps(self) -> bool:

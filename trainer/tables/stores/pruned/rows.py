@@ -25,9 +25,13 @@ from trainer.tables.kernels.undo_log import UndoLog
 from trainer.tables.spec import TableSpec
 from trainer.tables.stores.dense.placed_snapshot import PlacedSnapshot
 from trainer.tables.stores.pruned.addresses import Addresses
+from trainer.tables.stores.pruned.candidates import Candidates
 from trainer.tables.stores.pruned.counts import PruningCounts
 from trainer.tables.stores.pruned.group_rows import GroupRows
 from trainer.tables.stores.pruned.history import LEFT, SECTIONS, PrunedHistory, read_histories
+from trainer.tables.stores.pruned.job_places import JobPlaces
+from trainer.tables.stores.pruned.job_round import GroupRound, select_rows_of_job
+from trainer.tables.stores.pruned.lent_memory import LentMemory
 from trainer.tables.stores.pruned.memory import PrunedMemory
 from trainer.tables.stores.pruned.round import TableRound, TableRows, select_rows
 from trainer.tables.stores.pruned.row_importance import RowImportance
@@ -36,6 +40,8 @@ from trainer.tables.stores.pruned.saved_rows import most_important
 from transforms.arrays import Array
 
 _STEP, _ROUNDS = range(2)
+#: Memory is released in pieces of at least so many bytes.
+_LEAST_LENT_BYTES = 1 << 20
 
 
 def groups_of(
@@ -67,12 +73,15 @@ class PrunedRows:
         origins: of each table, the part of a whole table that it is; None for whole tables.
         memory: has the rows; None: memory of this process.
         undo_log: of the same memory: an update that a killed process has begun is undone.
+        job: the places that the hosts of a job share; None: the places of ``groups`` are for these rows alone.
 
     Attributes:
+        job: as given.
         tables, options, seed, team, groups: as given.
         addresses: the places of rows.
         places: their values.
         importance: of all rows.
+        candidates: those that the next round looks at.
         counts: what pruning has done in this process.
 
     Raises :class:`ConfigError` for tables with quantized rows, and for groups and budgets that do not fit; :class:`DamagedMemory` for a memory
@@ -82,8 +91,9 @@ class PrunedRows:
     def __init__(
         self, tables: Sequence[TableSpec], of_features: FeatureLayout, options: PruningOptions, *, seed: int, team: Team,
         groups: Sequence[RowGroup] | None = None, origins: Sequence[TableOrigin] | None = None,
-        memory: TableMemory | None = None, undo_log: UndoLog | None = None,
+        memory: TableMemory | None = None, undo_log: UndoLog | None = None, job: JobPlaces | None = None,
     ) -> None:  # fmt: skip
+        self.job = job
         self.tables, self.options, self.seed, self.team = tuple(tables), options, seed, team
         for table in self.tables:
             if table.quantization is not None:
@@ -91,7 +101,7 @@ class PrunedRows:
                                   allowed="none")  # fmt: skip
         self.groups = tuple(groups or groups_of(self.tables, options))
         self._group_sizes = [sum(self.tables[t].vocabulary_size for t in group.tables) for group in self.groups]
-        self.memory = PrunedMemory(memory, undo_log)
+        self.memory = PrunedMemory(LentMemory() if job is not None else memory, undo_log)
         try:
             self.addresses = Addresses([one.vocabulary_size for one in self.tables], self.groups, self.memory)
             self.places = GroupRows(self.tables, of_features, self.groups, self.addresses, seed, self.memory)
@@ -102,6 +112,7 @@ class PrunedRows:
             left = self.memory if options.reset == "restored" else None
             self.starts = RowStarts(self.tables, of_features, seed, origins, left)
             self._numbers = self.memory.array("pruning_numbers", 2, np.int64)
+            self.candidates = Candidates(self.addresses, len(self.groups))
         except MemoryError as error:
             raise does_not_fit(self.tables, machine_bytes()) from error
         self.counts = PruningCounts()
@@ -109,6 +120,7 @@ class PrunedRows:
 
     def _check(self) -> None:
         """Raise :class:`DamagedMemory` for places and numbers that this class has not written."""
+        self.candidates.forget()  # a round may have been undone
         numbers = self.importance.gain, self.step, self.rounds
         if not (1.0 <= numbers[0] < float("inf") and min(numbers[1:]) >= 0 and self.addresses.are_whole()):
             raise DamagedMemory("the places of pruned tables in shared memory must be those that were written", value=numbers,
@@ -137,10 +149,16 @@ class PrunedRows:
         self._numbers.values[:] = 0
         self.memory.attach(self.places.values, self._check)
         self.counts = PruningCounts()
+        self.candidates.forget()
+        if self.job is not None:
+            self.job.forget()
 
-    def place_new(self, t: int, ids: Array) -> None:
-        """Give free places, with their initial values, to the first distinct ``ids`` of a table that have none, as far as there are some."""
-        rows, places = self.addresses.place_new(t, ids)
+    def place_new(self, t: int, ids: Array, most: int | None = None) -> None:
+        """Give free places, with their initial values, to the first distinct ``ids`` of a table that have none, as far as there are some.
+
+        ``most``: the places that they may take; None: all.
+        """
+        rows, places = self.addresses.place_new(t, ids, most)
         if len(rows):
             self.places.write(t, places, self.starts.initial(t, rows))
             self.importance.carry(t, rows, places)
@@ -149,8 +167,8 @@ class PrunedRows:
         """An update has been made. Then a round may begin."""
         options = self.options
         self._set_number(_STEP, self.step + 1)
-        if self.step % options.decay_steps == 0:
-            self.importance.decay()
+        if self.step % options.decay_steps == 0 and self.importance.decay():
+            self.candidates.forget()
         if options.round_steps:
             if self.step % options.round_steps == 0:
                 self.prune()
@@ -161,9 +179,14 @@ class PrunedRows:
         """Whether enough rows of a group have crossed its cut-off, by a sample."""
         began = time.perf_counter()
         draw = np.random.default_rng([self.seed, self.step])
-        found = any(
-            self.importance.crossing(group, draw) > self.options.crossing_share for group in self._full_groups()
-        )
+        if self.job is None:
+            found = any(
+                self.importance.crossing(group, draw) > self.options.crossing_share for group in self._full_groups()
+            )
+        else:
+            full = self.job.full_groups()
+            shares = self.importance.crossings_of_job(self.job, full, draw) if full else []
+            found = any(share > self.options.crossing_share for share in shares)
         self.counts.check_secs += time.perf_counter() - began
         return found
 
@@ -175,26 +198,97 @@ class PrunedRows:
     def prune(self) -> None:
         """Give the places of all full groups to their most important rows, but those that the option ``spare_share`` leaves free."""
         began = time.perf_counter()
-        self.importance.gather()
-        for group in self._full_groups():
-            tables = [TableRows(self.importance.chosen(t, self.step), self.addresses.of_table(t)) for t in group.tables]
-            scales = [self.importance.scale(one.importance) for one in tables]
-            self._move(group, select_rows(tables, scales, kept_rows(group, self.options.spare_share), self.team))
+        if self.job is None:
+            self._prune_own()
+        elif full := self.job.full_groups():
+            self._prune_job(
+                self.job, full, [kept_rows(self.job.tables.groups[g], self.options.spare_share) for g in full]
+            )
         self._set_number(_ROUNDS, self.rounds + 1)
         self.counts.round_secs += time.perf_counter() - began
+
+    def _prune_own(self) -> None:
+        """Give the places of full groups to the most important rows here."""
+        for group in self._full_groups():
+            kept, g = kept_rows(group, self.options.spare_share), int(self.addresses.group_of[group.tables[0]])
+            rows = self._rows_of(g, group.tables, kept)
+            scales = [self.importance.scale(one.importance) for one in rows]
+            self._move(group, _by_table(group.tables, rows, select_rows(rows, scales, kept, self.team)))
+            self._end_round(g, int(self.addresses.rows[g] - self.addresses.free_rows[g]), kept)
+
+    def _rows_of(self, g: int, tables: Sequence[int], kept: int | None) -> list[TableRows]:
+        """By what a round compares rows of tables of a group, and their addresses: as many rows as decide it; ``kept``: by it, None: all."""
+        if kept is not None and self.candidates.suffice(g, kept):
+            return [piece for t in tables for piece in self.importance.candidates(t, self.candidates)]
+        self.importance.gather(tables)
+        return [TableRows(t, self.importance.chosen(t, self.step), self.addresses.of_table(t)) for t in tables]
+
+    def _end_round(self, g: int, kept: int | None, most: int) -> None:
+        """A round of a group has kept so many rows of at most ``most``; None: not of all rows."""
+        is_compared = self.options.metric != "random" and not self.options.normalised
+        self.candidates.end_round(g, kept if kept == most and is_compared else None)
+
+    def _prune_job(self, job: JobPlaces, groups: Sequence[int], kept: Sequence[int], *, is_load: bool = False) -> None:
+        """Give the places of groups of a job to the most important rows of all hosts; ``kept``: how many rows have one afterwards."""
+        own = [job.tables.tables_of(g) for g in groups]
+        rows = [self._rows_of(int(self.addresses.group_of[tables[0]]), tables, None if is_load else most) if tables else []
+                for tables, most in zip(own, kept, strict=True)]  # fmt: skip
+        found = select_rows_of_job(job, groups, rows, kept, self.team, normalised=self.options.normalised, is_load=is_load)  # fmt: skip
+        for one, tables, listed, most in zip(found, own, rows, kept, strict=True):
+            job.free[one.group] = job.tables.groups[one.group].rows - one.kept
+            if tables:
+                self._move(RowGroup(tables, job.tables.groups[one.group].rows), _by_table(tables, listed, one.changes))
+                self._lend(job, one, int(self.addresses.group_of[tables[0]]))
+                self._end_round(int(self.addresses.group_of[tables[0]]), None if is_load else one.kept, most)
+
+    def _lend(self, job: JobPlaces, done: GroupRound, g: int) -> None:
+        """Release the memory of places that rows of other hosts have now.
+
+        A host keeps memory for twice its share of the free places, by its rows, since as many further rows are likely to come. While a snapshot is read,
+        which may need it, none is released.
+        """
+        addresses, places = self.addresses, self.places
+        used, touched = int(addresses.rows[g] - addresses.free_rows[g]), int(addresses.touched[g])
+        likely = 2 * int(job.free[done.group]) * used // max(done.kept, 1)
+        if places.is_read or (touched - used - likely) * places.row_bytes(g) < _LEAST_LENT_BYTES:
+            return
+        for t, rows, before, after in addresses.pack(g):
+            places.write(t, after, places.read(t, rows, before))
+            self.importance.leave(t, rows, before)
+            self.importance.carry(t, rows, after)
+        places.release_memory(g, used, touched)
+
+    def count_job(self) -> None:
+        """Count the free places of the job before the first lookup of rows that were loaded, with all hosts at once.
+
+        Of more rows than a group has places, the most important ones of all hosts stay.
+        """
+        job = self.job
+        if job is None or job.is_known:
+            return
+        job.count(np.array([int(np.count_nonzero(self.addresses.of_table(t) >= 0)) for t in range(len(self.tables))]))
+        over = np.flatnonzero(job.free < 0).tolist()
+        if not over:
+            return
+        self._prune_job(job, over, [job.tables.groups[g].rows for g in over], is_load=True)
 
     def _move(self, group: RowGroup, changes: Sequence[TableRound]) -> None:
         """Take the places of leaving rows, and give those of coming ones their values."""
         addresses, starts = self.addresses, self.starts
+        left = sum(len(one.leaving) for one in changes)
         for t, change in zip(group.tables, changes, strict=True):
+            places = addresses.of_table(t)[change.leaving].astype(np.int64)
+            self.importance.leave(t, change.leaving, places)
             if self.starts.keeps and len(change.leaving):
-                places = addresses.of_table(t)[change.leaving].astype(np.int64)
                 starts.keep(t, self.places.read(t, change.leaving, places))
             addresses.release(t, change.leaving)
         for t, change in zip(group.tables, changes, strict=True):
             places = addresses.place(t, change.coming)
             if (values := starts.after_round(t, change.coming, self.options.reset)) is not None:
                 self.places.write(t, places, values)
+            elif left < len(places):  # places of other hosts, which have no values here
+                self.places.write(t, places[left:], starts.initial(t, change.coming[left:]))
+            left = max(left - len(places), 0)
             self.importance.carry(t, change.coming, places)
             self.counts.moved_rows += len(places)
 
@@ -287,3 +381,8 @@ class PrunedRows:
     def end_snapshot(self) -> None:
         """Close the snapshot, if there is one."""
         self.places.end_snapshot()
+
+
+def _by_table(tables: Sequence[int], rows: Sequence[TableRows], changes: Sequence[TableRound]) -> list[TableRound]:
+    """The changes of each table, from those of its rows in pieces."""
+    return [TableRound.joined([change for one, change in zip(rows, changes, strict=True) if one.table == t]) for t in tables]  # fmt: skip

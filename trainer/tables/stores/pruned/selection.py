@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from trainer.tables.kernels.vectors import item, prefetch
 from transforms.arrays import Array
 from transforms.kernels.compiled import compiled
 
 #: Importance is counted by the upper bits of its float32, which order as the values do; then by the lower ones.
 UPPER_BINS, LOWER_BITS = 1 << 16, 16
+#: How many rows ahead of their use addresses and importance are asked for.
+_AHEAD = 16
 
 
 @compiled
@@ -17,6 +20,20 @@ def gather_importance(first: int, stop: int, address: Array, place_base: int, of
     for r in range(first, stop):
         if address[r] >= 0:
             of_rows[r] = of_places[place_base + address[r]]
+
+
+@compiled
+def read_importance(
+    rows: Array, address: Array, place_base: int, of_places: Array, of_rows: Array, importance: Array, is_kept: Array
+) -> None:  # fmt: skip
+    """Write the importance of some rows of a table, and whether they have places."""
+    for i in range(len(rows)):
+        if i + _AHEAD < len(rows):
+            prefetch(address, item(rows, i + _AHEAD))
+            prefetch(of_rows, item(rows, i + _AHEAD))
+        place = address[rows[i]]
+        is_kept[i] = place >= 0
+        importance[i] = of_places[place_base + place] if place >= 0 else of_rows[rows[i]]
 
 
 @compiled

@@ -25,9 +25,11 @@ from trainer.tables.state_checks import check_states
 from trainer.tables.stores.dense.dense_store import join_by_table, join_lookups, one_event
 from trainer.tables.stores.pruned import addresses as kernels
 from trainer.tables.stores.pruned.history import SECTIONS, kept_numbers, read_numbers
+from trainer.tables.stores.pruned.job_places import JobPlaces
 from trainer.tables.stores.pruned.kept_snapshot import PrunedSnapshot
 from trainer.tables.stores.pruned.rows import PrunedRows
 from trainer.tables.stores.pruned.saved_parts import SavedPart, saved_parts
+from trainer.tables.stores.row_store import PlaceSharing
 from trainer.tables.table_checks import supported_tables
 from transforms.arrays import Array
 
@@ -50,6 +52,7 @@ class PrunedStore(PrunedRows):
         answers: arrays of :meth:`read_rows` that are in use at once.
         memory: has the rows; None: memory of this process.
         undo_log: of the same memory: an update that a killed process has begun is undone when a store begins with its memory.
+        job: the places that the hosts of a job share, with memory of this process; None: those of ``groups`` are for these rows alone.
 
     Attributes:
         features: a feature for each table.
@@ -61,13 +64,13 @@ class PrunedStore(PrunedRows):
     def __init__(
         self, tables: Sequence[TableSpec], options: PruningOptions, *, seed: int, groups: Sequence[RowGroup] | None = None,
         threads: int = 0, origins: Sequence[TableOrigin] | None = None, answers: int = 1, memory: TableMemory | None = None,
-        undo_log: UndoLog | None = None,
+        undo_log: UndoLog | None = None, job: JobPlaces | None = None,
     ) -> None:  # fmt: skip
         self.features = tuple(FeatureSpec(one.name, one) for one in tables)
         whole = supported_tables(self.features)
         of_features, team = feature_layout(self.features, whole), Team(threads or available_threads())
         super().__init__(whole, of_features, options, seed=seed, team=team, groups=groups, origins=origins,
-                         memory=memory, undo_log=undo_log)  # fmt: skip
+                         memory=memory, undo_log=undo_log, job=job)  # fmt: skip
         layout, addresses = self.places.layout, self.addresses
         self._table_of, self._dims, self.undo_log = of_features.table, layout.dims, undo_log
         self._updates = RowUpdates(of_features, layout, team)
@@ -76,6 +79,7 @@ class PrunedStore(PrunedRows):
         self._lookups = kernels.lookups_of(addresses, self._table_of, of_features.sequence)
         self._answers = OutputPool(spare=0.25, kept=answers)
         self._is_frozen = False
+        self._granted: Array | None = None
         self.saved_parts: tuple[SavedPart, ...] = saved_parts(whole, options, range(len(whole)))
 
     def freeze(self) -> None:
@@ -88,17 +92,59 @@ class PrunedStore(PrunedRows):
         While its group has free places, the first such rows are read with their initial values, each as if it had taken one.
         """
         batch = self._checked(rows, counts)
+        if not self._is_frozen:
+            self.count_job()
         bags, missing = self._find(batch)
         out = self._answers.take(int((counts * self._dims).sum()))
         read_weights(bags, self.places.layout, self.places.values, out)
-        free = self.addresses.free_rows.copy()
+        free = self._free_rows()
+        had = int(free.sum())
         if missing.any() and free.any() and not self._is_frozen:
             of, zero_rows = self.addresses.group_of, self.addresses.zero_row
             kernels.read_initial(batch.ids, batch.offsets, bags.ids, zero_rows, of, free, self.starts.layout, out)
-        zeros = int(missing.sum()) - int(self.addresses.free_rows.sum() - free.sum())
+        zeros = int(missing.sum()) - (had - int(free.sum()))
         self.counts.misses += zeros
         self.counts.hits += len(rows) - zeros
         return out
+
+    def _free_rows(self) -> Array:
+        """The free places of each group here, int64; of a group of a job those of all hosts."""
+        free = self.addresses.free_rows.copy()
+        if self.job is not None:
+            free[self.addresses.group_of] = self.job.free[self.job.group_of]
+        return free
+
+    @property
+    def sharing(self) -> PlaceSharing | None:
+        """See :class:`~trainer.tables.stores.row_store.RowStore`."""
+        return None if self.job is None else self
+
+    def wanted_places(self, asked: Sequence[tuple[Array, Array]]) -> Array:
+        """See :class:`~trainer.tables.stores.row_store.PlaceSharing`."""
+        assert self.job is not None
+        self.count_job()
+        addresses, found = self.addresses, [np.zeros(0, np.int64)]
+        has_free = self.job.free[self.job.group_of] > 0
+        for rows, counts in asked:
+            at = np.repeat(addresses.first_row[:-1], counts) + rows
+            found.append(at[(addresses.address[at] < 0) & np.repeat(has_free, counts)])
+        tables = np.searchsorted(addresses.first_row, np.unique(np.concatenate(found)), side="right") - 1
+        return self.job.wanted(np.bincount(tables, minlength=len(self.tables)))
+
+    def exchange_wanted(self, wanted: Array) -> list[Array]:
+        """See :class:`~trainer.tables.stores.row_store.PlaceSharing`."""
+        assert self.job is not None
+        return self.job.exchange_wanted(wanted)
+
+    def grant_places(self, wanted: Sequence[Array]) -> None:
+        """See :class:`~trainer.tables.stores.row_store.PlaceSharing`."""
+        assert self.job is not None
+        self._granted = self.job.grant(wanted)
+
+    def forget_places(self) -> None:
+        """See :class:`~trainer.tables.stores.row_store.PlaceSharing`."""
+        assert self.job is not None
+        self.job.forget()
 
     def update_rows(
         self, asked: Sequence[tuple[Array, Array]], gradients: Sequence[Array], rates: Array | None = None, lookups: Sequence[Array] = ()
@@ -116,9 +162,10 @@ class PrunedStore(PrunedRows):
     def _update(self, batch: IdBatch, flat: Array, rates: Array, number: Array) -> Array:
         """Rows with a place are updated, and all become more important."""
         bags, missing = self._find(batch)
-        if missing.any() and self.addresses.free_rows.any():
+        if missing.any() and (self.addresses.free_rows if self._granted is None else self._granted).any():
             for t in np.flatnonzero(missing).tolist():
-                self.place_new(t, batch.ids[batch.offsets[t, 0] : batch.offsets[t, 1]])
+                most = None if self._granted is None else int(self._granted[t])
+                self.place_new(t, batch.ids[batch.offsets[t, 0] : batch.offsets[t, 1]], most)
             bags, missing = self._find(batch)
         places, importance = self.places, self.importance
         ids = kernels.missing_ids(batch.ids, batch.offsets, bags.ids, self._table_of, self.addresses)
@@ -130,6 +177,7 @@ class PrunedStore(PrunedRows):
         with places.changing(bags, places.group_of):
             distinct = self._updates.apply_rows(bags, flat, rates, places.values, importance.noted_places(), number)
         if missing.any():
+            self.candidates.mark(ids, batch.offsets, self._table_of)
             others = Bags(ids, batch.offsets, _NO_SHARES)
             distinct = distinct + self._notes.note_rows(others, flat, importance.noted(), number)
         return distinct

@@ -50,6 +50,7 @@ class TieredStore:
     """
 
     needs_lookups = True
+    sharing = None
     hashed_counts = NO_HASHED_COUNTS
 
     def __init__(

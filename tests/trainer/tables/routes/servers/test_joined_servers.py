@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -126,7 +127,8 @@ def test_two_hosts_have_the_bits_of_two_clients_of_two_servers():
         return seen
 
     def work(exchange):
-        made = ShardedTables(FEATURES, seed=SEED, exchange=exchange, threads=1, **KINDS)
+        divided = replace(PRUNING, places="divided")  # as servers do
+        made = ShardedTables(FEATURES, seed=SEED, exchange=exchange, threads=1, **{**KINDS, "pruning": divided})
         return train(made, exchange.rank), made.state(), made.hashed_counts
 
     found = on_hosts(2, work)

@@ -118,12 +118,13 @@ def test_one_server_has_the_bits_of_one_process(servers, trained, budget, reset,
 
 
 def hosts_of(count: int, budget: float, trained, features=FEATURES, plan=None, **options):
-    """The activations of each host's batches, and the states that all hosts have together."""
+    """The activations of each host's batches, and the states that all hosts have together; hosts divide places as servers do."""
     tables = tables_of(features)
 
     def work(exchange):
         parts = TableParts(tables, count, plan or stacked_plan(tables, count))
-        made = ShardedTables(features, seed=SEED, exchange=exchange, parts=parts, threads=1, pruning=options_of(budget, **options))  # fmt: skip
+        made = ShardedTables(features, seed=SEED, exchange=exchange, parts=parts, threads=1,
+                             pruning=options_of(budget, places="divided", **options))  # fmt: skip
         return [
             step(made, of_hosts[exchange.rank], (k, exchange.rank)) for k, of_hosts in enumerate(trained)
         ], made.state()

@@ -77,7 +77,9 @@ def test_the_bits_are_those_of_the_flat_exchange_by_the_plan_of_the_towers(kinds
     shares = {name: one.divided(len(plan.of_table(name).slices[0].cores), name) for name, one in LIMITS.items()}
 
     def work(rank, exchanges, sent):
-        store = store_of(parts, rank, seed=SEED, threads=1, pruning=kinds.get("pruning"), hashed=shares, hash_prefix="")
+        store = store_of(
+            parts, exchanges.world, seed=SEED, threads=1, pruning=kinds.get("pruning"), hashed=shares, hash_prefix=""
+        )
         flat = ShardedTables(FEATURES, seed=SEED, exchange=exchanges.world, parts=parts, threads=1, store=store)
         towers = by_towers(rank, exchanges, **kinds)
         assert train(towers, trained, rank) == train(flat, trained, rank)

@@ -275,13 +275,13 @@ def test_a_frozen_worker_reads_rows_without_a_place_as_zeros():
 
 
 def test_workers_without_a_place_and_copies_are_refused():
-    def made(rank, exchanges, budget, plans):
-        options = PruningOptions.read({"budget": budget})
+    def made(rank, exchanges, budget, plans, places="shared"):
+        options = PruningOptions.read({"budget": budget, "places": places})
         return TowerTables(FEATURES, seed=SEED, placement=TWO_TOWERS, rank=rank, exchanges=exchanges, pruning=options, plans=plans)  # fmt: skip
 
     def work(rank, exchanges, sent):
         with pytest.raises(ConfigError, match="at least one for each host"):
-            made(rank, exchanges, 0.03, ())
+            made(rank, exchanges, 0.03, (), "divided")
         whole = tower_partition(FEATURES, TowerPlacement(2, 1, (tuple("abcdefgh"),)))
         copied = replace(whole, tables=tuple(replace(one, is_replicated=True) for one in whole.tables))
         with pytest.raises(ConfigError, match="pruned tables must be placed by rows, blocks of rows or as wholes"):

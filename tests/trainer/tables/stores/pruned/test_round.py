@@ -23,9 +23,11 @@ def tables_of(rows, placed):
     draw = np.random.default_rng(placed)
     return [
         TableRows(
-            np.array(one, np.float32), np.where(draw.random(len(one)) < 0.5, np.int32(1), np.int32(-1)).astype(np.int32)
+            t,
+            np.array(one, np.float32),
+            np.where(draw.random(len(one)) < 0.5, np.int32(1), np.int32(-1)).astype(np.int32),
         )
-        for one in rows
+        for t, one in enumerate(rows)
     ]
 
 
