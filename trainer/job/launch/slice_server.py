@@ -58,8 +58,8 @@ def run_slice_server(
         raise ConfigError("a TensorFlow server must be able to take its port", where="--port", value=f"{port}: {str(error)[:300]}",
                           next_step="end the process that has it, or choose another --port") from error  # fmt: skip
     _LOG.info("the TensorFlow server of this machine is at port %d: %s", port, server.target)
-    while not ended.wait(_LOOK_SECS):  # a signal that one of TensorFlow's threads gets does not end a wait of this one
-        pass
+    while not ended.wait(_LOOK_SECS):
+        on_signals(ended.set)  # TensorFlow puts a handler of its own in place of ours when a client of TPUs connects
     if notify is not None:
         ends_secs = time.monotonic() + grace_secs
         notify(grace_secs)
