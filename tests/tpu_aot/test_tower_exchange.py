@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.trainer.tpu_check.models import dlrm
+from trainer.options.topology import Topology
+from trainer.tpu_check.devices import devices_of
 from trainer.tpu_check.environment import TpuEnvironment
+from trainer.tpu_check.tower_check import check_bag_exchange
 
 pytestmark = pytest.mark.tpu_aot
 
@@ -41,3 +45,12 @@ def test_both_exchanges_give_the_bags_of_one_device(tpu_environment):
             tpu_environment, topology="", devices=devices, hosts=hosts, events=devices, features=12, rows=16, dim=8
         )
         assert found["difference"] < 1e-5
+
+
+def test_a_model_is_checked_with_as_many_features_as_hosts_divide(tpu_environment):
+    model, devices = dlrm(events=64, inputs=3), devices_of(Topology.parse("v5p:2x2x2"))
+    found = check_bag_exchange(model, "v5p:2x2x2", devices, tpu_environment, bag=2)
+    assert (found.features, found.bag) == (4, 2)
+    assert found.flat.inside.counts == {}
+    assert found.towers.between.counts == {"all-to-all": 2}
+    assert found.towers.between.bytes < found.flat.between.bytes
