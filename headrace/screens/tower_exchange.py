@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from trainer.tables.tower_figures import TowerFigures
 
 
+#: Where a larger share of tables goes as rows, hosts without towers send about as many bytes.
+_MOST_ROWS = 0.9
+
+
 def tower_lines(figures: TowerFigures) -> list[str]:
     """What moved between machines and inside them, and in which form tables went to their towers."""
     tables = figures.as_rows + figures.as_bags
@@ -22,4 +26,6 @@ def tower_lines(figures: TowerFigures) -> list[str]:
         lines.append(
             f"{share} of the tables of batches went as rows, which are fewer bytes there than combined bags; others went as bags"
         )
+        if figures.as_rows > _MOST_ROWS * tables:
+            lines.append("towers spare few bytes between machines here: a run without --towers is likely as fast")
     return lines

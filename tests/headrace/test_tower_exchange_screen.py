@@ -18,6 +18,7 @@ def test_lines_say_what_moved_and_in_which_form():
         "75.0 % of the tables of batches went as rows, which are fewer bytes there than combined bags; others went as bags",
     ]
     assert len(tower_lines(TowerFigures(0, 0, 0, 0, 0))) == 1
+    assert tower_lines(TowerFigures(3, 1, 0, 39, 1))[-1].startswith("towers spare few bytes between machines here")
 
 
 def test_figures_return_from_the_progress_of_hosts_and_add_up():
