@@ -85,8 +85,8 @@ class Way:
     """A way to exchange embeddings.
 
     Attributes:
-        is_flat: every worker asks every worker for rows; the three that follow have no effect.
-        is_deterministic, is_swapped: those of :class:`TowerTables`.
+        is_flat: every worker asks every worker for rows; all that follow but ``values`` have no effect.
+        is_deterministic, is_swapped, may_send_rows, may_send_sums: those of :class:`TowerTables`.
         compression: of the towers' modules; 1: none.
         values: how rows, outputs and gradients are encoded, also those of the flat exchange.
     """
@@ -95,6 +95,8 @@ class Way:
     is_flat: bool = False
     is_deterministic: bool = True
     is_swapped: bool = False
+    may_send_rows: bool = True
+    may_send_sums: bool = True
     compression: int = 1
     values: str = "float32"
 
@@ -118,11 +120,13 @@ class StepsDone:
         secs: of each step but the first, which reads rows that were never read.
         digests: of the outputs of each step.
         sent: in all steps.
+        processor_secs: in all steps but the first.
     """
 
     secs: list[float]
     digests: list[str]
     sent: SentBytes
+    processor_secs: float
 
 
 def _run(work: TowerSteps, exchanges: Sequence[HostExchange], rank: int) -> StepsDone:
@@ -145,17 +149,20 @@ def _run(work: TowerSteps, exchanges: Sequence[HostExchange], rank: int) -> Step
         module, widths = _module(work, rank) if work.way.compression > 1 else (None, ())
         towers = TowerExchanges(counted[_PEERS], counted[_GROUP], counted[_WORLD])
         tables = TowerTables(features, seed=1, placement=placement, rank=rank, exchanges=towers, module=module, output_widths=widths, threads=1,
-                             is_deterministic=work.way.is_deterministic, is_swapped=work.way.is_swapped, values=work.way.values)  # fmt: skip
+                             is_deterministic=work.way.is_deterministic, is_swapped=work.way.is_swapped, may_send_rows=work.way.may_send_rows, may_send_sums=work.way.may_send_sums, values=work.way.values)  # fmt: skip
     batches, secs, digests = work.case.batches(rank), [], []
     gradients = np.random.default_rng(rank).standard_normal((work.case.events, tables.width), np.float32)
+    processor_began = 0.0
     for step in range(work.steps):
+        if step == 1:
+            processor_began = time.process_time()
         batch = batches[step % _BATCHES]
         began = time.monotonic()
         outputs = tables.lookup(batch)
         tables.apply_gradients(batch, gradients)
         secs.append(time.monotonic() - began)
         digests.append(hashlib.sha256(outputs.tobytes()).hexdigest())
-    return StepsDone(secs[1:], digests, sent)
+    return StepsDone(secs[1:], digests, sent, time.process_time() - processor_began)
 
 
 def _module(work: TowerSteps, rank: int) -> tuple[TowerModule, tuple[int, ...]]:

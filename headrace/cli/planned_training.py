@@ -16,7 +16,7 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from trainer.options.config import TrainConfig
-    from trainer.options.towers import Towers
+    from trainer.options.towers import HostTowers
     from trainer.planning.plan import PartitionPlan
     from trainer.tables.sparse_core import SparseCoreSettings
     from trainer.tables.tpu.slices import TpuSlice
@@ -46,13 +46,14 @@ def plan_of_training(file: str, job: HostOptions | None, tpus: TpuOptions | None
     return plan
 
 
-def towers_of_training(file: str, job: HostOptions | None) -> Towers:
-    """The inputs of each tower of ``--towers``, by name; none without it. Raises :class:`InputError` for towers that the job cannot have."""
+def towers_of_training(file: str, job: HostOptions | None) -> HostTowers:
+    """The towers of ``--towers``; none without it. Raises :class:`InputError` for towers that the job cannot have."""
+    from trainer.options.towers import FLAT, HostTowers
     from trainer.planning.towers.tower_document import read_towers
     from trainer.run.weights.run_partition import check_fixed_hosts
 
     if not file:
-        return ()
+        return FLAT
     if job is None:
         raise InputError(
             "--towers must go with --hosts",
@@ -62,17 +63,17 @@ def towers_of_training(file: str, job: HostOptions | None) -> Towers:
         )
     towers = read_towers(read_file(file, "--towers"), file).towers
     check_fixed_hosts(job.hosts, job.least_hosts, job.caught_up_hosts, where="--towers")
-    return towers
+    return HostTowers(towers, job.hosts_per_machine or 1, job.tower_sums)
 
 
-def partition_of_towers(towers: Towers, hosts: int, solution: ReadSolution, config: TrainConfig) -> PartitionPlan:
+def partition_of_towers(towers: HostTowers, hosts: int, solution: ReadSolution, config: TrainConfig) -> PartitionPlan:
     """Where hosts have the tables of their towers. Raises :class:`~trainer.errors.ConfigError` for towers of other inputs, or too many."""
     from trainer.run.preparation.preparation import described
     from trainer.run.weights.run_partition import check_tables
-    from trainer.tables.routes.towers.placement import TowerPlacement, tower_partition
+    from trainer.tables.routes.towers.placement import placement_of_hosts, tower_partition
 
     layout = described(solution, config)[1]
-    plan = tower_partition(layout.features, TowerPlacement(hosts, 1, towers))
+    plan = tower_partition(layout.features, placement_of_hosts(towers, hosts))
     check_tables(plan, layout, config)
     return plan
 

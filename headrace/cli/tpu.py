@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from trainer.tpu_check.check import SliceCheck
     from trainer.tpu_check.checked_model import CheckedModel
     from trainer.tpu_check.devices import Devices
+    from trainer.tpu_check.tower_check import BagExchange
 
 #: The exit status if a slice cannot run the model: as for other input that is wrong.
 DOES_NOT_FIT = 2
@@ -77,6 +79,13 @@ def check(
             help="Servers hold the tables: check the dense part alone, with activations in and gradients out.",
         ),
     ] = False,
+    towers: Annotated[
+        bool,
+        typer.Option(
+            "--towers",
+            help="Also compile the exchange of combined bags, flat and by a tower on each host, and say what crosses hosts.",
+        ),
+    ] = False,
     environment: Annotated[
         str, typer.Option(help="The folder in which `make tpu` has installed the TPU compiler.")
     ] = ".tpu",
@@ -95,15 +104,24 @@ def check(
     slices = [Topology.parse(one) for one in topology]
     if servers:
         _refuse_with_servers(
-            {"--plan": plan, "--max-ids": max_ids, "--max-unique-ids": max_unique_ids, "--serial": serial}
+            {
+                "--plan": plan,
+                "--max-ids": max_ids,
+                "--max-unique-ids": max_unique_ids,
+                "--serial": serial,
+                "--towers": towers,
+            }
         )
     options = read_options(config)
     import_tensorflow_quietly()
     from trainer.tpu_check.check import check_slice
     from trainer.tpu_check.devices import devices_of
+    from trainer.tpu_check.tower_check import check_bag_exchange, check_hosts_of_towers
 
     for one in slices:
-        devices_of(one, is_served=servers)  # raises before anything is checked
+        devices = devices_of(one, is_served=servers)  # raises before anything is checked
+        if towers:
+            check_hosts_of_towers(str(one), devices)
     partition = read_plan(read_file(plan, "--plan"), plan) if plan else None
     checked, number, known = _model(home, model, version, options, events, pipelined=not serial, is_served=servers)
     if partition is not None:
@@ -119,7 +137,10 @@ def check(
             settings = _settings(checked, known, devices, partition, max_ids, max_unique_ids)
             checked = replace(checked, settings=settings)
         found = check_slice(checked, one, compiler)
-        rows.append(_row(found, _not_taken(partition, checked, devices)))
+        exchange = None
+        if towers and compiler.is_ready:
+            exchange = check_bag_exchange(checked, str(one), devices, compiler, bag=_mean_bag(known))
+        rows.append(_row(found, _not_taken(partition, checked, devices), exchange))
     note = "" if compiler.is_ready else (
         f"The step was not compiled: no TPU compiler in {environment}.\n  next: make tpu, or --environment FOLDER"
     )  # fmt: skip
@@ -203,7 +224,13 @@ def _not_taken(plan: PartitionPlan | None, checked: CheckedModel, devices: Devic
     return () if plan is None else not_taken(plan, tables_of(checked.features), devices.count, devices.sparse_cores)
 
 
-def _row(found: SliceCheck, not_taken: tuple[str, ...]) -> SliceRow:
+def _mean_bag(known: Mapping[str, FeatureStatistics]) -> int:
+    """The ids of a mean bag by the statistics in the catalog, rounded up; 1 without any."""
+    found = [one.mean_valency for one in known.values()]
+    return max(1, math.ceil(math.fsum(found) / len(found))) if found else 1
+
+
+def _row(found: SliceCheck, not_taken: tuple[str, ...], exchange: BagExchange | None) -> SliceRow:
     from headrace.screens.tpu import SliceRow, StackRow
 
     devices = found.devices
@@ -226,4 +253,5 @@ def _row(found: SliceCheck, not_taken: tuple[str, ...]) -> SliceRow:
         step=found.step,
         problem=found.problem,
         not_taken=not_taken,
+        exchange=exchange,
     )  # fmt: skip

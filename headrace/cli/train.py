@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from trainer.errors import ServerLost
     from trainer.model.metrics import AnyScores
     from trainer.options.config import TrainConfig
-    from trainer.options.towers import Towers
+    from trainer.options.towers import HostTowers
     from trainer.planning.plan import PartitionPlan
     from trainer.run.loop import TrainEvent, TrainReport
     from trainer.run.progress.data_changes import ChangePolicy
@@ -529,7 +529,7 @@ def _screen(
     baselines: dict[str, float | None],
     secs: float,
     exported: ExportedChain | None,
-    towers: Towers,
+    towers: HostTowers,
     *,
     placement: PlacementRow | None,
     followed_plan: FollowedPlanRow | None,
@@ -568,6 +568,7 @@ def _screen(
         events_per_step=settings.rows_of_step(max(len(report.host_steps), 1)),
         hashed=hashed,
         hot=report.hot,
+        tower_figures=report.tower_figures,
         placement=placement,
         followed_plan=followed_plan,
         served=served,
@@ -592,7 +593,7 @@ def _screen(
     )
 
 
-def _tower_row(solution: ReadSolution, settings: TrainConfig, named: Towers) -> TowerRow | None:
+def _tower_row(solution: ReadSolution, settings: TrainConfig, named: HostTowers) -> TowerRow | None:
     """The modules of the model's towers, if it has any; ``named``: the towers by which hosts exchange."""
     from headrace.screens.training import TowerRow
     from trainer.job.host.tower_weights import has_own_modules
@@ -606,5 +607,5 @@ def _tower_row(solution: ReadSolution, settings: TrainConfig, named: Towers) -> 
     if shapes is None:
         return None
     columns, outputs = (sum(getattr(one, name) for one in shapes.towers) for name in ("columns", "width"))
-    is_own = bool(named) and has_own_modules(layout, settings, named)
+    is_own = bool(named) and has_own_modules(layout, settings, named.towers)
     return TowerRow(len(shapes.towers), columns, outputs, shapes.compression, is_own)

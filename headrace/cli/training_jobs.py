@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trainer.model.idle_units import IdleUnits
     from trainer.options.config import TrainConfig
     from trainer.options.process_range import ProcessRange
-    from trainer.options.towers import Towers
+    from trainer.options.towers import HostTowers
     from trainer.planning.plan import PartitionPlan
     from trainer.run.labels.late_data import LateData
     from trainer.run.loop import TrainReport
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from trainer.servers.server_watch import ServerWatch
     from trainer.tables.hashed_counts import HashedCounts
     from trainer.tables.hot_figures import HotFigures
+    from trainer.tables.tower_figures import TowerFigures
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
@@ -94,7 +95,7 @@ def train_job(
     remote: RemoteWorkers | None = None,
     plan: PartitionPlan | None = None,
     servers: ServersSpec | None = None,
-    towers: Towers = (),
+    towers: HostTowers | None = None,
     *,
     on_commit: Callable[[], None] | None = None,
     check_servers: Callable[[], None] = lambda: None,
@@ -107,7 +108,7 @@ def train_job(
         remote: the readers and hosts on other machines; None: processes of this one.
         plan: by which hosts, or servers, hold tables; None: rows are spread over them.
         servers: that hold the tables instead of the hosts.
-        towers: the names of the inputs of each tower, whose plan is ``plan``; none: hosts exchange flat.
+        towers: by which hosts exchange, whose plan is ``plan``; None: they exchange flat.
         on_commit: called after each commit that is seen.
         check_servers: raises for a server of this machine that has ended by an error, and is not started again.
         watch: begins to watch servers; None: as :func:`trainer.servers.server_watch.watch_servers` does.
@@ -176,13 +177,14 @@ class _Job:
         remote: RemoteWorkers | None,
         plan: PartitionPlan | None,
         servers: ServersSpec | None,
-        towers: Towers,
+        towers: HostTowers | None,
         on_commit: Callable[[], None] | None,
         check_servers: Callable[[], None],
         watch: WatchServers | None,
         server_scale: ServerScale | None,
     ) -> None:
         from trainer.job.control.job_files import JobFiles
+        from trainer.options.towers import FLAT
 
         self._on_commit, self._seen_commit, self._check_servers = on_commit, (0, 0), check_servers
         self._warehouse, self._resolve, self._config = warehouse, resolve, config
@@ -190,7 +192,7 @@ class _Job:
         self._hold, self._servers, self._watch, self._pauses = "", servers, watch, False
         self._server_plan = None if servers is None else plan
         self._plan = plan if plan is not None and plan.cores > 1 and servers is None else None
-        self._towers = towers if self._plan is not None else ()
+        self._towers = towers if towers is not None and self._plan is not None else FLAT
         self._record, self._recorded = recorder(warehouse, JOB), 0
         self._feedback: PlanFeedback | None = None
         self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
@@ -199,6 +201,7 @@ class _Job:
         self._idle_units: IdleUnits | None = None
         self._hashed: Mapping[str, HashedCounts] = {}
         self._hot: HotFigures | None = None
+        self._tower_figures: TowerFigures | None = None
         self._running_servers: tuple[str, ...] = ()
         self._solution = resolve()
         self.prepare()
@@ -292,6 +295,7 @@ class _Job:
             self._idle_units = _idle_units(status) or self._idle_units
             self._hashed = _hashed_counts(status) or self._hashed
             self._hot = _hot_figures(status) or self._hot
+            self._tower_figures = _tower_figures(status) or self._tower_figures
             self._running_servers = status.running_servers or self._running_servers
             if status.next_unit > job.plan.stop_unit:
                 return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
@@ -419,6 +423,7 @@ class _Job:
             idle_units=self._idle_units,
             hashed_counts=self._hashed,
             hot=self._hot,
+            tower_figures=self._tower_figures,
             running_servers=self._running_servers,
         )
         return replace(found, finished=False) if self._options.hosts.follow else found  # there may be more data later
@@ -643,6 +648,16 @@ def _hot_figures(status: JobStatus) -> HotFigures | None:
 
     found = (HotFigures.of_numbers(one.progress.numbers) for one in status.members if one.progress is not None)
     return next((one for one in found if one is not None), None)
+
+
+def _tower_figures(status: JobStatus) -> TowerFigures | None:
+    """What all hosts have sent by towers, as they reported last; None before all of them have."""
+    from trainer.tables.tower_figures import TowerFigures
+
+    hosts = [one.progress for one in status.members if one.rank is not None]
+    found = [None if one is None else TowerFigures.of_numbers(one.numbers) for one in hosts]
+    known = [one for one in found if one is not None]
+    return sum(known[1:], known[0]) if known and len(known) == len(found) else None
 
 
 def role_command(

@@ -10,6 +10,7 @@ from headrace.terminal.grid import grid
 from headrace.terminal.units import bytes_text, count_text, many, percent_text, secs_text
 from trainer.tpu_check.check import CompiledStep
 from trainer.tpu_check.compiler_errors import Problem
+from trainer.tpu_check.tower_check import BagExchange, HostTraffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class StackRow:
 class SliceRow:
     """A model on one slice; ``hbm_bytes``, ``sparse_cores``, ``table_bytes`` and ``dense_bytes``: of each device.
 
-    ``not_taken``: what the slice does not take of the plan, in sentences.
+    ``not_taken``: what the slice does not take of the plan, in sentences; ``exchange``: of combined bags, flat and by towers.
     """
 
     topology: str
@@ -47,6 +48,7 @@ class SliceRow:
     step: CompiledStep | None
     problem: Problem | None
     not_taken: tuple[str, ...] = ()
+    exchange: BagExchange | None = None
 
     def render(self) -> RenderableType:
         """The slice, its tables, and the step or the problem."""
@@ -63,7 +65,7 @@ class SliceRow:
         )  # fmt: skip
         titles = ("tables of a stack*", "columns>", "optimizer", "rows>", "rows a device>", "bytes a device>", "max ids>", "max unique ids>")  # fmt: skip
         plan = ["not taken of the plan:", *(f"  {one}" for one in self.not_taken)] if self.not_taken else []
-        return Group(head, grid(titles, rows), *plan, *self._outcome())
+        return Group(head, grid(titles, rows), *plan, *self._outcome(), *self._exchange_lines())
 
     def _outcome(self) -> list[RenderableType]:
         if self.problem is not None:
@@ -87,6 +89,13 @@ class SliceRow:
             self._program_table(step),
         ]
 
+    def _exchange_lines(self) -> list[str]:
+        if self.exchange is None:
+            return []
+        found = self.exchange
+        head = f"combined bags of {many(found.features, 'feature')} of {found.dim} columns, {many(found.bag, 'id')} each; compiled, and run on no TPU:"
+        return [head, *(f"  {name}: {_traffic_text(one)}" for name, one in (("flat", found.flat), ("a tower on each host", found.towers)))]  # fmt: skip
+
     def _program_table(self, step: CompiledStep) -> RenderableType:
         """What a step moves, for one device: the table of program, bytes and host calls."""
         titles = (
@@ -104,6 +113,16 @@ class SliceRow:
             (name, count_text(step.entering.count), bytes_text(step.entering.bytes), count_text(step.leaving.count), bytes_text(step.leaving.bytes),
              count_text(sum(step.collectives.values())), bytes_text(step.collective_bytes), count_text(step.host_calls)),
         ])  # fmt: skip
+
+
+def _traffic_text(found: HostTraffic) -> str:
+    """What crosses hosts, and what stays inside them."""
+    places = (("between hosts", found.between), ("inside hosts", found.inside))
+    texts = [
+        f"{where} {', '.join(f'{count} {kind}' for kind, count in one.counts.items()) or 'nothing'}, {bytes_text(one.bytes)} a device"
+        for where, one in places
+    ]
+    return "; ".join(texts)
 
 
 def _problem_lines(problem: Problem) -> list[str]:

@@ -21,6 +21,7 @@ from headrace.screens.score_figures import (
     sentence_of,
     shown_figures,
 )
+from headrace.screens.tower_exchange import tower_lines
 from headrace.screens.verdict import trial_table, verdict_lines
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, percent_text, secs_text
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from trainer.serving.deltas.commit_exporter import ExportedChain
     from trainer.tables.hashed_counts import HashedCounts
     from trainer.tables.hot_figures import HotFigures
+    from trainer.tables.tower_figures import TowerFigures
 
 #: What the events of a row are to the model that scores them.
 UNSEEN, TRAINING, HELD_OUT = "unseen", "training", "held out"
@@ -222,6 +224,7 @@ class TrainedScreen:
         steps_by_host: of a job, the steps of this command in which each host had events, by name; none for training in one process.
         idle_host_steps_share: the share of all steps of all these hosts in which the host had no event.
         events_per_step: the events of a whole batch, of all hosts of a job together.
+        tower_figures: what the hosts of a job by towers have sent; None of another.
         hot: what hot rows have done since the tables on servers were opened last; None without any.
         hashed: by name of a hashed table, what it has done on all servers or hosts since its rows were loaded last; of a job without
             servers, as its hosts reported last.
@@ -288,6 +291,7 @@ class TrainedScreen:
     served: ServedRow | None = None
     kept: PrunedRow | None = None
     evaluations: tuple[EvaluationRow, ...] = ()
+    tower_figures: TowerFigures | None = None
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
@@ -335,6 +339,8 @@ class TrainedScreen:
             pairs.append(("steps", self._steps()))
         if self.placement is not None:
             pairs.append(("placed", self.placement.text()))
+        if self.tower_figures is not None:
+            pairs += [("" if k else "exchanged", text) for k, text in enumerate(tower_lines(self.tower_figures))]
         if self.followed_plan is not None:
             pairs.append(("plan", self.followed_plan.text()))
         if self.served is not None:

@@ -272,6 +272,13 @@ def towers(planned, tmp_path):
         ),
         (("--hosts", 3, "--least-hosts", 2), "needs a fixed number of hosts", "leave --least-hosts out"),
         (("--hosts", 1), "towers must be at most as many as hosts", "join towers"),
+        (("--hosts", 4, "--hosts-per-machine", 3), "the hosts of a machine must divide the hosts of the job", ""),
+        (
+            ("--hosts", 4, "--hosts-per-machine", 4),
+            "towers must divide the machines of a job equally",
+            "make other towers",
+        ),
+        (("--hosts", 4, "--hosts-per-machine", -1), "the hosts of a machine must be at least 1", ""),
     ],
 )
 def test_towers_that_a_job_cannot_have_are_refused(planned, towers, monkeypatch, options, problem, next_step):
@@ -294,8 +301,11 @@ def test_other_towers_are_refused_before_anything_is_trained(planned, towers, tm
 def test_towers_train_in_a_job(planned, towers, tmp_path):
     arguments = ("train", "first", "--config", planned.options, "--hosts", 2, "--readers", 1, "--json")
     flat = planned(*arguments, "--run-dir", tmp_path / "flat").json
-    found = planned(*arguments, "--towers", towers, "--run-dir", tmp_path / "towers").json
+    found = planned(*arguments, "--towers", towers, "--tower-sums", "--run-dir", tmp_path / "towers").json
     assert found["exact"] is True
+    assert found["tower_figures"]["between_bytes"] > 0
+    assert found["tower_figures"]["inside_bytes"] == 0
+    assert flat["tower_figures"] is None
     check_hosts_train(found, 2)
     assert found["epochs"] == flat["epochs"]
     assert planned("ckpt", "show", tmp_path / "towers", "--json").json["partition"].endswith("of 2 cores")

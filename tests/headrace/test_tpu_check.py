@@ -13,6 +13,7 @@ from headrace.screens.tpu import SliceRow, StackRow, TpuCheckScreen
 from tests.headrace.test_commands import check_golden
 from trainer.tpu_check.check import Arrays, CompiledStep
 from trainer.tpu_check.compiler_errors import Problem
+from trainer.tpu_check.tower_check import BagExchange, Collectives, HostTraffic
 
 GIB = 1 << 30
 STACK = StackRow("a_b", ("a", "b"), 2_000_000, (16, 12), "Adagrad", 500_000, 1 * GIB, 256, 128)
@@ -61,6 +62,8 @@ def test_without_the_compiler_tables_and_the_next_step_are_shown(submitted, tmp_
         (("second", "--topology", "v6e:2x2", "--events", 7), 2, "multiple of its SparseCores"),
         (("second", "--topology", "v6e:2x2", "--max-ids", 0), 2, "default_max_ids"),
         (("second",), 2, "--topology"),
+        (("second", "--topology", "v6e:2x2", "--towers"), 2, "a slice must have two hosts or more"),
+        (("second", "--topology", "v5p:2x2x2", "--servers", "--towers"), 2, "--towers must go without --servers"),
     ],
 )
 def test_what_cannot_be_checked_is_one_clear_error(submitted, arguments, status, problem):
@@ -85,6 +88,20 @@ def test_the_dense_part_alone_is_shown_without_tables(submitted, tmp_path):
     )
     whole, cut = (replace(row(step=one), stacks=(), table_bytes=0) for one in (step, None))
     check_golden("tpu_check_served", text(TpuCheckScreen("m", 1, (whole, cut), "")))
+
+
+def test_the_exchange_of_bags_is_shown_by_what_crosses_hosts():
+    flat = HostTraffic(Collectives({"all-gather": 1, "all-reduce": 1}, 9 << 20), Collectives({}, 0))
+    towers = HostTraffic(Collectives({"all-to-all": 2}, 1 << 20), Collectives({"all-gather": 1, "all-reduce": 1}, 4 << 20))  # fmt: skip
+    shown = text(TpuCheckScreen("m", 1, (row(exchange=BagExchange(8, 20, 128, flat, towers)),), ""))
+    assert "combined bags of 8 features of 128 columns, 20 ids each; compiled, and run on no TPU:" in shown
+    assert (
+        "flat: between hosts 1 all-gather, 1 all-reduce, 9.0 MiB a device; inside hosts nothing, 0 B a device" in shown
+    )
+    assert (
+        "a tower on each host: between hosts 2 all-to-all, 1.0 MiB a device; inside hosts 1 all-gather, 1 all-reduce, 4.0 MiB a device"
+        in shown
+    )
 
 
 def test_a_compiled_step_and_a_problem_are_shown():

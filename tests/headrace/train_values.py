@@ -73,5 +73,7 @@ def train_values() -> st.SearchStrategy[dict[str, Any]]:
     }
     of_range = st.fixed_dictionaries(always, optional={**_OF_ANY, **_OF_A_RANGE})
     followed = st.fixed_dictionaries({**always, "follow": st.just(True)}, optional={**_OF_ANY, **_OF_FOLLOWING})
+    of_towers = {"towers": PATHS, "hosts_per_machine": _COUNTS, "tower_sums": st.booleans()}
+    by_towers = st.fixed_dictionaries({**always, **of_towers}, optional=_OF_A_RANGE)
     others = st.fixed_dictionaries({"model": TEXT}, optional={"start": _TIMES, "config": PATHS, "run_dir": PATHS})
-    return st.one_of(others, of_range, followed)
+    return st.one_of(others, of_range, followed, by_towers)

@@ -62,6 +62,7 @@ EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
 #: Modules that run in environments of their own, and the files that pin the packages there.
 ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "trainer.tpu_check.compile": ("trainer/tpu_check/compiling.txt",),
+    "trainer.tpu_check.tower_program": ("trainer/tpu_check/compiling.txt",),
     "trainer.tpu_check.sparse_core_count": ("trainer/tpu_check/lowering.txt",),
     "tests.tpu_aot": ("trainer/tpu_check/lowering.txt", "trainer/tpu_check/compiling.txt"),
     "benchmarks.support.dlrm_of_torchrec": ("benchmarks/support/fbgemm_environment.py",),

@@ -21,6 +21,28 @@ _KINDS = (PROJECTION, COMBINATION)
 
 
 @dataclass(frozen=True, slots=True)
+class HostTowers:
+    """How the hosts of a job exchange by towers; flat without any, and then it is false.
+
+    Attributes:
+        towers: the names of the inputs of each tower.
+        machine_hosts: so many hosts, in the order of their ranks, share a machine: bags cross machines between hosts of equal places only.
+        sends_sums: hosts of a tower may send sums of their rows in place of rows, which gives other bits.
+    """
+
+    towers: Towers = ()
+    machine_hosts: int = 1
+    sends_sums: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.towers)
+
+
+#: Hosts that do not exchange by towers.
+FLAT = HostTowers()
+
+
+@dataclass(frozen=True, slots=True)
 class TowerOptions:
     """The modules of towers (Luo et al., "Disaggregated Multi-Tower", MLSys 2024, section 3.2).
 

@@ -56,6 +56,7 @@ from trainer.tables.hashed_counts import HashedCounts
 from trainer.tables.hot_figures import HotFigures
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.statistics.batch_sampler import BatchSampler
+from trainer.tables.tower_figures import TowerFigures
 from trainer.tables.tpu.slice_servers import noticing_lost_machines
 from trainer.tables.tpu.slices import TpuSlice
 from transforms.derived_documents import document_of
@@ -130,6 +131,7 @@ class TrainReport:
     idle_units: IdleUnits | None = None
     hashed_counts: Mapping[str, HashedCounts] = field(default_factory=dict)
     hot: HotFigures | None = None
+    tower_figures: TowerFigures | None = None
     running_servers: tuple[str, ...] = ()
 
     @property
@@ -158,6 +160,7 @@ class TrainReport:
             "held_out_partitions": list(self.held_out_partitions),
             "idle_units": None if self.idle_units is None else asdict(self.idle_units),
             "hot": None if self.hot is None else self.hot.to_document(),
+            "tower_figures": None if self.tower_figures is None else asdict(self.tower_figures),
         }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -18,6 +20,10 @@ _HOST_CALL = re.compile(r" (?:infeed|outfeed)\(|is_host_transfer=true")
 _LAYOUT = re.compile(r"entry_computation_layout=\{\((.*?)\)->(.*)$", re.MULTILINE)
 _ALIASES = re.compile(r"input_output_alias=\{ (.*?) \}, ")
 _ALIAS = re.compile(r"\{(\d*)\}: \((\d+),")
+#: Groups of devices as lists, as pairs, or as ``[groups,size]<=[dimensions]T(order)``.
+_LISTED = re.compile(r"(?:replica_groups|source_target_pairs)=\{((?:\{[\d,]*\},?)*)\}")
+_GROUP = re.compile(r"\{([\d,]+)\}")
+_COUNTED = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _BITS = re.compile(r"\d+")
 
 
@@ -36,6 +42,49 @@ def exchanged(text: str) -> dict[str, Any]:
         "leaving": [len(leaving), sum(leaving)],
         "host_calls": len(_HOST_CALL.findall(text)),
     }
+
+
+def exchanged_by_hosts(text: str, host_of: Sequence[int]) -> dict[str, dict[str, list[int]]]:
+    """The collectives of a program between hosts and inside them: of each kind the number, and the bytes of the results on one device.
+
+    ``host_of``: the host of each device, by its position in the program. ``inside`` are those whose groups have devices of one host each. Raises
+    :class:`ValueError` for a collective whose groups are written in another way than is known.
+    """
+    found: dict[str, dict[str, list[int]]] = {"between": {}, "inside": {}}
+    for line in text.splitlines():
+        match = _COLLECTIVE.search(line)
+        if match is None:
+            continue
+        shape, kind, start = match.groups()
+        is_inside = all(len({host_of[device] for device in group}) == 1 for group in _groups(line, len(host_of)))
+        counts = found["inside" if is_inside else "between"].setdefault(kind, [0, 0])
+        counts[0] += 1
+        counts[1] += _result_bytes(shape, kind, bool(start))
+    return found
+
+
+def _groups(line: str, devices: int) -> list[list[int]]:
+    """The groups of devices of a collective; those of a permutation are its pairs."""
+    if listed := _LISTED.search(line):
+        groups = [[int(one) for one in group.split(",")] for group in _GROUP.findall(listed[1])]
+        return groups or [list(range(devices))]
+    if counted := _COUNTED.search(line):
+        sizes, dims = ([int(one) for one in part.split(",")] for part in counted.group(1, 2))
+        order = [int(one) for one in counted[3].split(",")] if counted[3] else list(range(len(dims)))
+        flat = _transposed(dims, order)
+        return [flat[first : first + sizes[-1]] for first in range(0, len(flat), sizes[-1])]
+    raise ValueError(f"the groups of a collective must be lists or counts of devices, got {line.strip()[:200]!r}")
+
+
+def _transposed(dims: Sequence[int], order: Sequence[int]) -> list[int]:
+    """The numbers from 0 on, of an array of these dimensions, in the order of its transposition."""
+    found = []
+    for place in product(*(range(dims[axis]) for axis in order)):
+        number = 0
+        for axis, size in enumerate(dims):
+            number = number * size + place[order.index(axis)]
+        found.append(number)
+    return found
 
 
 def _crossing(text: str) -> tuple[list[int], list[int]]:

@@ -26,6 +26,7 @@ _NEED_A_JOB = (
     "notice_http",
     "notice_metadata",
 )
+_NEED_TOWERS = ("hosts_per_machine", "tower_sums")
 _NEED_FOLLOW = ("caught_up_hosts", "caught_up_readers", "caught_up_epoch_secs")
 
 
@@ -158,6 +159,21 @@ class HostOptions:
         ),
         Mark.PATH,
     ] = ""
+    hosts_per_machine: Annotated[
+        int,
+        typer.Option(
+            "--hosts-per-machine",
+            help="With --towers: so many hosts, one after the other, share a machine; those of equal places exchange between machines. Default: 1.",
+            show_default=False,
+        ),
+    ] = 0
+    tower_sums: Annotated[
+        bool,
+        typer.Option(
+            "--tower-sums/--no-tower-sums",
+            help="With --towers: hosts of a tower send sums of their rows of a bag where these are fewer bytes; results differ by rounding.",
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         if not self.follow:
@@ -167,6 +183,11 @@ class HostOptions:
         if self.plan_follows_data and self.hosts < 2:
             raise InputError("a plan that follows the data must be that of two hosts or more: one host has all tables", where="--plan, --hosts",
                              value=f"auto, {self.hosts}", next_step="give --hosts 2 or more, or leave --plan out")  # fmt: skip
+        if not self.towers:
+            self._refuse_given(_NEED_TOWERS, "options of towers must go with --towers", "give --towers too")
+        if self.hosts_per_machine < 0:
+            raise InputError("the hosts of a machine must be at least 1", where="--hosts-per-machine", value=self.hosts_per_machine,
+                             allowed="from 1 on")  # fmt: skip
         if not self.is_job:
             self._refuse_given(_NEED_A_JOB, "options of a job must go with --hosts", "give --hosts 1 too")
             return

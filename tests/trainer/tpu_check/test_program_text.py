@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from trainer.tpu_check.program_text import exchanged
+import pytest
+
+from trainer.tpu_check.program_text import exchanged, exchanged_by_hosts
 
 #: The head of an optimized program of two state arrays and a packed one, and lines of its collectives.
 HEAD = (
@@ -34,3 +36,30 @@ def test_without_aliases_all_arrays_cross():
     head = "HloModule m, entry_computation_layout={(pred[3]{0}, bf16[2,2]{1,0})->s8[5]{0}}\n"
     found = exchanged(head)
     assert (found["entering"], found["leaving"]) == ([2, 3 + 8], [1, 5])
+
+
+@pytest.mark.parametrize(
+    ("groups", "place"),
+    [
+        ("replica_groups={{0,1},{2,3}}", "inside"),
+        ("replica_groups={{0,2},{1,3}}", "between"),
+        ("replica_groups={}", "between"),
+        ("replica_groups={{0,1,2,3}}", "between"),
+        ("replica_groups=[2,2]<=[4]", "inside"),
+        ("replica_groups=[2,2]<=[2,2]T(1,0)", "between"),
+        ("replica_groups=[1,4]<=[4]", "between"),
+        ("source_target_pairs={{0,1},{1,0}}", "inside"),
+        ("source_target_pairs={{0,2},{2,0}}", "between"),
+    ],
+)
+def test_collectives_are_counted_by_the_hosts_of_their_groups(groups, place):
+    """Devices 0 and 1 are on one host, 2 and 3 on another."""
+    line = f"  %x = f32[8,2]{{1,0}} all-to-all(%a), channel_id=1, {groups}, dimensions={{0}}\n"
+    found = exchanged_by_hosts(HEAD + line + line, [0, 0, 1, 1])
+    assert found.pop(place) == {"all-to-all": [2, 128]}
+    assert list(found.values()) == [{}]
+
+
+def test_groups_that_are_written_in_another_way_are_an_error():
+    with pytest.raises(ValueError, match="must be lists or counts of devices"):
+        exchanged_by_hosts("  %x = f32[8]{0} all-reduce(%a), channel_id=1, replica_groups=whole\n", [0, 1])

@@ -34,7 +34,7 @@ from trainer.options.combinations import MOVING, Setup
 from trainer.options.config import TrainConfig, recorded_options
 from trainer.options.hot_rows import HotOptions
 from trainer.options.resume_rules import option_changes
-from trainer.options.towers import Towers
+from trainer.options.towers import FLAT, HostTowers
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import find_partition
 from trainer.run.preparation.job_plan import JobPlan
@@ -120,7 +120,7 @@ class Host:
         setup: what the job is, by which tables may not be moved to other servers.
         hot_rows: how many rows of each table on servers stay in the memory of this host, by its name.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
-        towers: the names of the inputs of each tower, whose plan is that of each attempt; none: hosts exchange flat.
+        towers: by which hosts exchange, whose plan is that of each attempt; without any they exchange flat.
 
     Attributes:
         left: the order with which it left; None before it, and after an error.
@@ -145,7 +145,7 @@ class Host:
         setup: Setup = MOVING,
         hot_rows: Mapping[str, int] | None = None,
         wire_values: str = "float32",
-        towers: Towers = (),
+        towers: HostTowers = FLAT,
     ) -> None:
         self._partition: tuple[str, PartitionPlan | None] = "", None
         self._servers, self._towers, self._hot_rows, self._setup = servers, towers, hot_rows, setup
@@ -569,7 +569,7 @@ class Host:
             unit = gate.begun_unit
             newest_secs = 0.0 if unit is None else float(plan.units.newest_secs(unit + 1))
             assert self._attempt is not None, "steps are those of an attempt"
-            figures = (self._attempt.staleness, weights.idle_units, weights.hot_figures)
+            figures = (self._attempt.staleness, weights.idle_units, weights.hot_figures, weights.tower_figures)
             numbers = {name: one for found in figures if found is not None for name, one in found.to_numbers().items()}
             self._progress = Progress(
                 order.attempt, state.progress.step - first_step, state.events - first_events, unit, newest_secs, numbers

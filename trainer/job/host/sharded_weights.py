@@ -17,21 +17,22 @@ from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
-from trainer.options.towers import Towers
+from trainer.options.towers import FLAT, HostTowers
 from trainer.planning.plan import PartitionPlan
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.run_state import LINEAR, AttemptBeginning, build_dense, limits_of, linear_features
 from trainer.run.weights.saved_tables import under
 from trainer.tables.batches import IdBatch, id_dtype
 from trainer.tables.engine import EmbeddingEngine
-from trainer.tables.routes.exchange import Exchange, GroupExchange
+from trainer.tables.routes.exchange import Exchange
 from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
 from trainer.tables.routes.partitioned.table_parts import TableParts
-from trainer.tables.routes.towers.counted_exchange import TowerExchanges
-from trainer.tables.routes.towers.placement import TowerPlacement
+from trainer.tables.routes.towers.counted_exchange import SentBytes, exchanges_of
+from trainer.tables.routes.towers.placement import TowerPlacement, placement_of_hosts
 from trainer.tables.routes.towers.tower_tables import TowerTables
 from trainer.tables.spec import tables_of
 from trainer.tables.stores.hashed.limits import TableLimits
+from trainer.tables.tower_figures import TowerFigures
 from transforms.arrays import Array
 
 
@@ -39,7 +40,7 @@ class ShardedWeights(HostWeights):
     """See :class:`HostWeights`. Arrays of tables are those of this host's shards.
 
     ``plan``: the placement of the deep part's tables, a core for each host; None: rows are spread over the hosts, as those of the linear part.
-    ``towers``: the names of the inputs of each tower: the hosts exchange by towers, and the plan is that of the towers; none: they exchange flat.
+    ``towers``: the hosts exchange by these towers, and the plan is that of the towers; without any they exchange flat.
     ``values``: how rows, outputs of towers and gradients are encoded between hosts. Modules of the same towers are on their hosts, see :func:`~trainer.job.host.tower_weights.has_own_modules`.
     """
 
@@ -50,7 +51,7 @@ class ShardedWeights(HostWeights):
         head: AnyHead,
         channels: Channels,
         plan: PartitionPlan | None = None,
-        towers: Towers = (),
+        towers: HostTowers = FLAT,
         *,
         values: str = "float32",
         bucket_bytes: int = BUCKET_BYTES,
@@ -62,13 +63,26 @@ class ShardedWeights(HostWeights):
         deep: ShardedTables | None = None
         linear = dense = None
         self._modules: TowerWeights | None = None
+        self._towered: TowerTables | None = None
+        self._sent = SentBytes()
         if towers and config.deep:
-            placement = TowerPlacement(exchange.hosts, 1, towers)
-            if has_own_modules(layout, config, towers):
+            placement = placement_of_hosts(towers, exchange.hosts)
+            if has_own_modules(layout, config, towers.towers):
                 rows = config.rows_of_host(exchange.hosts)
                 dense = build_dense(layout, config, head, rows=rows, takes_outputs=True)
                 self._modules = TowerWeights(dense, placement, exchange)
-            engine = towered = _tower_tables(layout, config, exchange, placement, self._modules, hashed, values)
+            engine = towered = _tower_tables(
+                layout,
+                config,
+                exchange,
+                placement,
+                self._modules,
+                hashed,
+                values,
+                self._sent,
+                sends_sums=towers.sends_sums,
+            )
+            self._towered = towered
             deep = towered.rows
         elif layout.features and config.deep:
             parts = None if plan is None else TableParts(tables_of(layout.features), exchange.hosts, plan)
@@ -112,6 +126,14 @@ class ShardedWeights(HostWeights):
         for _, tables in self._tables:
             tables.begin_attempt()
 
+    @property
+    def tower_figures(self) -> TowerFigures | None:
+        """See :attr:`Weights.tower_figures`."""
+        if self._towered is None:
+            return None
+        sent, forms = self._sent, self._towered.forms
+        return TowerFigures(sent.between_hosts, sent.messages_between_hosts, sent.inside_hosts, forms.as_rows, forms.as_bags)  # fmt: skip
+
     def initial_arrays(self) -> dict[str, Array]:
         """See :meth:`Weights.initial_arrays`."""
         shards = (shard_arrays(kind, tables) for kind, tables in self._tables)
@@ -144,15 +166,14 @@ class ShardedWeights(HostWeights):
 
 def _tower_tables(
     layout: InputLayout, config: TrainConfig, exchange: Exchange, placement: TowerPlacement, modules: TowerWeights | None,
-    hashed: Mapping[str, TableLimits], values: str,
+    hashed: Mapping[str, TableLimits], values: str, sent: SentBytes, *, sends_sums: bool,
 ) -> TowerTables:  # fmt: skip
-    """This host's part of the tables of towers, of which each has hosts of its own."""
-    group = placement.group_of(placement.tower_of(exchange.rank))
-    exchanges = TowerExchanges(peers=exchange, group=GroupExchange(exchange, group))
+    """This host's part of the tables of towers, of which each has machines of its own."""
+    exchanges = exchanges_of(exchange, placement, sent)
     module = None if modules is None else modules.own
     # With modules the bits are not those of the flat exchange anyway, and one request for all events of a host sends fewer bytes.
     return TowerTables(layout.features, seed=config.seed, placement=placement, rank=exchange.rank, exchanges=exchanges, module=module,
-                       output_widths=() if module is None else module.widths, is_deterministic=module is None, held=config.batches_held,
+                       output_widths=() if module is None else module.widths, is_deterministic=module is None and not sends_sums, may_send_sums=sends_sums, held=config.batches_held,
                        pruning=config.pruning, hashed=hashed, values=values)  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from trainer.job.launch.notices import NoticeSource, watch_notices
 from trainer.job.launch.reported_notice import report_notice
 from trainer.job.launch.role_options import RoleOptions
 from trainer.options.combinations import MOVING
+from trainer.options.towers import HostTowers
 from trainer.planning.plan_document import read_plan
 from trainer.run.reading.columns import DecodedFragment
 from trainer.run.reading.packed_units import Delivered
@@ -79,7 +80,7 @@ def run_host(
             connect=connect,
             use_device=use_device,
             statistics_share=spec.statistics_share,
-            towers=spec.towers,
+            towers=HostTowers(spec.towers, spec.machine_hosts, spec.sends_sums),
             hot_rows=spec.hot_rows,
             wire_values=spec.wire_values,
             servers=None if spec.servers is None else servers_of(spec.servers, client.document, options.token),

@@ -73,6 +73,8 @@ class JobSpec:
         servers: that hold the tables; None: the hosts do.
         towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
+        machine_hosts: so many hosts share a machine, by which they exchange by towers.
+        sends_sums: whether hosts of a tower may send sums of their rows.
         hot_rows: how many rows of each table on servers stay in the memory of the host, by its name.
     """
 
@@ -90,6 +92,8 @@ class JobSpec:
     towers: tuple[tuple[str, ...], ...] = ()
     hot_rows: Later[Mapping[str, int]] = field(default_factory=dict)
     wire_values: Later[Annotated[str, one_of(*VALUES)]] = "float32"
+    machine_hosts: Later[int] = 1
+    sends_sums: Later[bool] = False
 
     def write(self, files: JobFiles) -> None:
         """Replace the document of the run, atomically."""

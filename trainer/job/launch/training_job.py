@@ -13,7 +13,7 @@ from trainer.job.control.job_files import JobFiles, verify_document
 from trainer.job.launch.job_spec import FORMAT, JobSpec, ServersSpec, job_identity
 from trainer.job.launch.outcome import read_outcome
 from trainer.options.config import TrainConfig
-from trainer.options.towers import Towers
+from trainer.options.towers import FLAT, HostTowers
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes
 from trainer.run.preparation.job_plan import JobPlan, check_shared, check_shuffled, plan_job
@@ -89,7 +89,7 @@ def make_job(
     partition: PartitionPlan | None = None,
     servers: ServersSpec | None = None,
     server_plan: PartitionPlan | None = None,
-    towers: Towers = (),
+    towers: HostTowers = FLAT,
     wire_values: str = "float32",
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
@@ -105,7 +105,7 @@ def make_job(
             spread over them.
         servers: that hold the tables instead of the hosts.
         server_plan: the plan by which they do, one core each; None: rows are spread over them.
-        towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
+        towers: by which hosts exchange, whose plan is ``partition``; without any they exchange flat.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
 
     Raises :class:`~transforms.errors.StorageError`, :class:`RunMismatch` for the files of a job of another run, and
@@ -148,7 +148,9 @@ def make_job(
         statistics_share=prepared.config.statistics_share,
         partition="" if partition is None else files.put_document(plan_bytes(partition)),
         servers=_with_plan(servers, server_plan, files),
-        towers=towers,
+        towers=towers.towers,
+        machine_hosts=towers.machine_hosts,
+        sends_sums=towers.sends_sums,
         hot_rows=_hot_rows(prepared.config),
         wire_values=wire_values,
     )

@@ -46,6 +46,7 @@ from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
 from trainer.tables.routes.pruned_engine import PrunedEngine
 from trainer.tables.spec import Constant, FeatureSpec
 from trainer.tables.stores.hashed.limits import TableLimits
+from trainer.tables.tower_figures import TowerFigures
 from transforms.arrays import Array
 from transforms.derived_documents import document_of
 
@@ -352,6 +353,11 @@ class Weights:
     @property
     def hot_figures(self) -> HotFigures | None:
         """What the hot rows of this process have done; None where there are none."""
+        return None
+
+    @property
+    def tower_figures(self) -> TowerFigures | None:
+        """What this host has sent by towers; None where hosts exchange in another way."""
         return None
 
     def dense_arrays(self) -> dict[str, Array]:

@@ -174,6 +174,10 @@ class TpuWeights:
     def hot_figures(self) -> None:
         """See :class:`ModelWeights`: a slice has no servers."""
 
+    @property
+    def tower_figures(self) -> None:
+        """See :attr:`Weights.tower_figures`: a slice exchanges its rows itself."""
+
     def arrays(self) -> dict[str, Array]:
         """All weights, slots and random state, as a checkpoint stores them."""
         return {**self.dense_arrays(), **state_arrays(self._states_by_part())}

@@ -38,7 +38,7 @@ class BagTables(ABC, Generic[Kept]):
         tables: of the features, in the order of states.
         team: the threads of the checks.
         held: batches between a lookup and its update, of which it keeps what both need.
-        combined: the features whose bags this process combines, and counts; None: all.
+        counted: the tables by which lookups are counted; None: ``tables``.
 
     Attributes:
         team: as given.
@@ -48,10 +48,10 @@ class BagTables(ABC, Generic[Kept]):
 
     def __init__(
         self, features: Sequence[FeatureSpec], tables: Sequence[TableSpec], team: Team, *, held: int,
-        combined: Sequence[FeatureSpec] | None = None,
+        counted: Sequence[TableSpec] | None = None,
     ) -> None:  # fmt: skip
         self.features, self.tables, self.team = tuple(features), tuple(tables), team
-        self._combined = tuple(self.features if combined is None else combined)
+        self._counted = self.tables if counted is None else tuple(counted)
         self._batches: deque[tuple[IdBatch, Kept]] = deque(maxlen=held)
         self.restart()
 
@@ -67,7 +67,7 @@ class BagTables(ABC, Generic[Kept]):
     def update(self, kept: Kept, gradients: Array) -> Iterable[tuple[Array, Array]]:
         """Update the rows of a batch by the flat ``gradients`` of its activations, which were checked.
 
-        Returns of the batches whose bags this process has combined the offsets, and the distinct rows of each table.
+        Returns the offsets of the batches that are counted here, and the distinct rows of each counted table.
         """
 
     @abstractmethod
@@ -154,7 +154,7 @@ class BagTables(ABC, Generic[Kept]):
     def restart(self) -> None:
         """Keep no batch, and count from zero: all rows were replaced."""
         self.forget_batches()
-        self._counter = BatchCounter(self._combined, feature_layout(self._combined, self.tables).table)
+        self._counter = BatchCounter(self.features, feature_layout(self.features, self._counted).table)
 
     def forget_batches(self) -> None:
         """Keep no batch: those that were looked up are prepared again for their updates."""

@@ -108,6 +108,39 @@ def test_hosts_exchange_by_towers_with_the_same_bits(prepared_of, hosts, stalene
     assert_equal(trained(scene, hosts, by_towers(towers), train), trained(scene, hosts, by_towers(()), train))
 
 
+@pytest.mark.parametrize("hosts", [4, 6])
+def test_hosts_that_share_machines_exchange_by_towers_with_the_same_bits(prepared_of, hosts):
+    """Between machines they send no more messages than to the hosts of equal places; what moves inside a machine is counted apart."""
+    scene = prepared_of("dlrm")
+    towers, figures = halves(scene[1]), []
+
+    def train(weights, batches):
+        logits = in_turn(weights, batches)
+        figures.append(weights.tower_figures)
+        return logits
+
+    flat = trained(scene, hosts, by_towers(()), train)
+    assert figures == [None] * hosts
+    figures.clear()
+    assert_equal(trained(scene, hosts, by_towers(towers, machine_hosts=hosts // 2), train), flat)
+    steps = -(-len(scene[2]) // hosts)
+    assert all(one.between_messages <= 3 * steps for one in figures)
+    assert all(one.between_bytes and one.inside_bytes and one.as_rows + one.as_bags == 2 * steps for one in figures)
+
+
+def test_hosts_that_send_sums_train_what_others_train(prepared_of):
+    """Up to the order of sums; equal jobs have equal bits."""
+    scene = prepared_of("dlrm")
+    towers = halves(scene[1])
+    flat = trained(scene, 4, by_towers(()), in_turn)
+    ways = by_towers(towers, machine_hosts=2, sends_sums=True)
+    found = trained(scene, 4, ways, in_turn)
+    assert_equal(trained(scene, 4, ways, in_turn), found)
+    for (logits, _), (expected, _) in zip(found, flat, strict=True):
+        for one, other in zip(logits, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("hosts", "staleness"), [(1, 0), (2, 0), (3, 2)])
 def test_hosts_prune_by_towers_as_by_their_plan(prepared_of, hosts, staleness):

@@ -10,6 +10,7 @@ from benchmarks.support.whole_vectors import all_gather, summed
 from tests.trainer.synthetic import Synthetic, config
 from trainer.job.host.sharded_updates import ShardedUpdates
 from trainer.job.host.sharded_weights import ShardedWeights
+from trainer.options.towers import HostTowers
 from trainer.run.preparation.preparation import prepare_run
 from trainer.run.reading.batches import make_batches
 from trainer.run.reading.stream import fragment_stream
@@ -98,12 +99,13 @@ def in_segments(bucket_bytes):
     return make
 
 
-def by_towers(towers, **options):
+def by_towers(towers, machine_hosts=1, sends_sums=False, **options):
     """Makes weights of hosts that exchange by towers; none: flat, by the plan of two towers. ``options``: of :class:`ShardedWeights`."""
+    way = HostTowers(towers, machine_hosts, sends_sums)
 
     def make(prepared, chosen, channels):
         plan = _plan_of(prepared, channels, towers or halves(prepared))
-        return ShardedWeights(prepared.layout, chosen, prepared.head, channels, plan, towers, **options)
+        return ShardedWeights(prepared.layout, chosen, prepared.head, channels, plan, way, **options)
 
     return make
 

@@ -21,7 +21,7 @@ from trainer.job.control.messages import JobStatus
 from trainer.job.launch.job_spec import ServersSpec
 from trainer.job.launch.supervisor import Supervisor, SupervisorSettings
 from trainer.job.launch.training_job import LaunchedJob, PlanOptions, make_job
-from trainer.options.towers import Towers
+from trainer.options.towers import HostTowers, Towers
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_bytes, read_plan
 from trainer.run.loop import train
@@ -72,6 +72,8 @@ def launch(
     folder: Path | None = None,
     plan: PartitionPlan | None = None,
     towers: Towers = (),
+    machine_hosts: int = 1,
+    sends_sums: bool = False,
     servers: ServersSpec | None = None,
     wire_values: str = "float32",
     **options: Any,
@@ -86,7 +88,7 @@ def launch(
         home=warehouse.storage.home,
         options=cut,
         partition=plan,
-        towers=towers,
+        towers=HostTowers(towers, machine_hosts, sends_sums),
         servers=servers,
         wire_values=wire_values,
     )

@@ -59,6 +59,24 @@ def test_a_job_by_towers_trains_what_one_without_trains(tmp_path):
 
 
 @pytest.mark.slow
+def test_hosts_of_a_machine_train_what_a_job_without_towers_trains(tmp_path):
+    """Bit for bit, although a host is killed; with sums they train about that, and killed hosts change no bit of it."""
+    with make_warehouse(tmp_path / "warehouse", hours=1, rows=1500) as warehouse:
+        by = {**two_towers(warehouse, tmp_path / "towers", hosts=4), "machine_hosts": 2, "unit_rows": 300}
+        run_killed(
+            tmp_path / "towers", launch(warehouse, tmp_path / "towers", settings(4, most_restarts=9), **by, **OPTIONS)
+        )
+        run_job(warehouse, tmp_path / "flat", settings(4), unit_rows=300, **OPTIONS)
+        assert run_differences(tmp_path / "towers", tmp_path / "flat") == ()
+        sums = {**by, "sends_sums": True}
+        finished(run_job(warehouse, tmp_path / "calm", settings(4), **sums, **OPTIONS))
+        run_killed(
+            tmp_path / "sums", launch(warehouse, tmp_path / "sums", settings(4, most_restarts=9), **sums, **OPTIONS)
+        )
+        assert run_differences(tmp_path / "sums", tmp_path / "calm") == ()
+
+
+@pytest.mark.slow
 def test_pruned_tables_by_towers_are_those_by_the_plan_of_the_towers(tmp_path):
     """Bit for bit, although a host is killed; by other towers and in one process a run goes on from a commit."""
     pruned = {**OPTIONS, "pruning": {"budget": 0.06, "round_steps": 3}}

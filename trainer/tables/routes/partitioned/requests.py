@@ -101,7 +101,7 @@ class RequestMaker:
             return self._make_at_once(batch)
         slots = self._find(batch)
         reads = self._by_owner(slots, to_all=False)
-        layout, parts = _compact(self._layout, slots.counts), self._parts.layout
+        layout, parts = compact_layout(self._layout, slots.counts), self._parts.layout
         shares = _NO_SHARES
         if batch.weights is not None:
             shares = shares_of(batch.weights, batch.offsets, self._of_features.combiner)
@@ -128,7 +128,7 @@ class RequestMaker:
             _NO_SHARES if batch.weights is None else shares_of(batch.weights, batch.offsets, self._of_features.combiner)
         )
         return Requests(
-            batch, Bags(slots, batch.offsets, shares), _compact(self._layout, sizes),
+            batch, Bags(slots, batch.offsets, shares), compact_layout(self._layout, sizes),
             kernels.PartValues(parts.dims, self._widths, bases), reads, reads,
         )  # fmt: skip
 
@@ -167,7 +167,7 @@ class RequestMaker:
         return slots
 
 
-def _compact(layout: TableLayout, sizes: Array) -> TableLayout:
+def compact_layout(layout: TableLayout, sizes: Array) -> TableLayout:
     """A layout of the same tables with these numbers of rows."""
     floats = sizes * layout.dims
     return layout._replace(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainer.tables.routes.exchange import Exchange
+from trainer.tables.routes.exchange import Exchange, GroupExchange, OneHost
+from trainer.tables.routes.towers.placement import TowerPlacement
 from transforms.arrays import Array
 
 
@@ -52,3 +53,18 @@ class CountedExchange:
                 self.sent.between_hosts += size
                 self.sent.messages_between_hosts += 1
         return self._exchange.all_to_all(parts)
+
+
+def exchanges_of(world: Exchange, placement: TowerPlacement, sent: SentBytes) -> TowerExchanges:
+    """The exchanges of a worker that has one with all workers; what they send is added to ``sent``.
+
+    Workers that have towers of their own send nothing inside them, and do not wait for each other.
+    """
+
+    def counted(members: Sequence[int]) -> Exchange:
+        return CountedExchange(GroupExchange(world, members), [placement.host_of(one) for one in members], sent)
+
+    groups = [placement.group_of(tower) for tower in range(len(placement.towers))]
+    own = groups[placement.tower_of(placement.host_of(world.rank))]
+    is_alone = all(len(one) == 1 for one in groups)
+    return TowerExchanges(counted(placement.peers_of(world.rank)), OneHost() if is_alone else counted(own))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from trainer.errors import ConfigError
-from trainer.options.towers import Towers, check_members, check_towers
+from trainer.options.towers import HostTowers, Towers, check_members, check_towers
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.tables.spec import FeatureSpec, tables_of
 
@@ -91,6 +91,23 @@ class TowerPlacement:
         """The hosts whose bags ``host`` takes, ascending."""
         tower = self.tower_of(host)
         return tuple(one for one in range(self.hosts) if self.peer_host(tower, one) == host)
+
+
+def placement_of_hosts(towers: HostTowers, hosts: int) -> TowerPlacement:
+    """The placement of the hosts of a job, each of which is a worker: its hosts are the machines.
+
+    It has the tables where hosts on machines of their own have them. Raises :class:`ConfigError` for machines that hosts do not fill, or that
+    towers do not divide equally.
+    """
+    of_machine = towers.machine_hosts
+    if of_machine < 1 or hosts % of_machine:
+        raise ConfigError("the hosts of a machine must divide the hosts of the job", where="--hosts-per-machine", value=of_machine,
+                          allowed=f"a divisor of {hosts}")  # fmt: skip
+    machines = hosts // of_machine
+    if of_machine > 1 and machines % len(towers.towers):
+        raise ConfigError("towers must divide the machines of a job equally", where="--hosts-per-machine", value=f"{len(towers.towers)} towers, {machines} machines",
+                          allowed="as many machines, or a multiple", next_step="make other towers, or leave --hosts-per-machine out")  # fmt: skip
+    return TowerPlacement(machines, of_machine, towers.towers)
 
 
 def tower_partition(features: Sequence[FeatureSpec], placement: TowerPlacement) -> PartitionPlan:

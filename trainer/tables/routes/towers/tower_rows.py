@@ -9,7 +9,7 @@ for each source the order of the flat exchange, and so its bits.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from trainer.tables.routes.partitioned.request_kernels import put_rows
 from trainer.tables.routes.partitioned.requests import Requests
 from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
+from trainer.tables.routes.towers.partial_sums import Beside, ReturnedSums
 from trainer.tables.wire.encoded_values import check_encoded, encoded_bytes, floats_of_pieces
 from transforms.arrays import Array
 from transforms.errors import DataError
@@ -46,7 +47,7 @@ class TowerRows(ShardedTables):
     The exchange is that of the tower's workers; states and snapshots are those of :class:`ShardedTables`.
     """
 
-    def shuffle_requests(self, units: Sequence[Requests]) -> AskedByWorker:
+    def shuffle_requests(self, units: Sequence[Requests], beside: Beside | None = None) -> AskedByWorker:
         """Step b: ask the owners for the rows of all units; returns what each worker asks this one for."""
         sent = []
         for owner in range(self._exchange.hosts):
@@ -54,17 +55,18 @@ class TowerRows(ShardedTables):
             sent.append([_joined(rows), _joined([one.reads.counts[owner] for one in units])])
         parts = len(self._parts.parts)
         return [
-            split_asked(message, parts, f"worker {place}")
-            for place, message in enumerate(self._exchange.all_to_all(sent))
+            split_asked(message, parts, f"worker {place}") for place, message in enumerate(self._shuffled(sent, beside))
         ]
 
     def read(self, asked: AskedByWorker) -> list[list[Array]]:
         """Step c: the rows that each worker asked this one for, by unit, as they are sent."""
         return [[self._sent(self.store.read_rows(rows, counts), counts) for rows, counts in units] for units in asked]
 
-    def shuffle_rows(self, units: Sequence[Requests], answers: Sequence[Sequence[Array]]) -> list[UnitRows]:
+    def shuffle_rows(
+        self, units: Sequence[Requests], answers: Sequence[Sequence[Array]], beside: Beside | None = None
+    ) -> list[UnitRows]:
         """Step d: give each worker its ``answers``; returns the rows of this worker's units. Raises :class:`DataError`."""
-        received = self._exchange.all_to_all([[_joined(one)] for one in answers])
+        received = self._shuffled([[_joined(one)] for one in answers], beside)
         found = [
             UnitRows(one, np.empty(int((one.layout.vocabulary * one.layout.dims).sum()), np.float32)) for one in units
         ]
@@ -82,16 +84,17 @@ class TowerRows(ShardedTables):
         return self._gathered.combine(unit.requests, unit.weights)
 
     def update_units(
-        self, units: Sequence[UnitRows], gradients: Sequence[Array], asked: AskedByWorker, order: Sequence[tuple[int, int]]
-    ) -> Iterable[tuple[Array, Array]]:  # fmt: skip
+        self, units: Sequence[UnitRows], gradients: Sequence[Array], asked: AskedByWorker, order: Sequence[tuple[int, int]], returned: ReturnedSums | None = None,
+    ) -> None:  # fmt: skip
         """The way back of steps d, c and b: one update of each row that any worker of the tower has read.
 
-        A store that needs it gets how often each row was looked up, unit by unit. Returns the offsets of each unit, and the distinct rows of each table.
+        A store that needs it gets how often each row was looked up, unit by unit.
 
         Args:
             gradients: of each unit's activations.
             asked: what the workers asked this one for in the lookup.
             order: pairs of a place and a unit, in the order in which gradients of a row are added.
+            returned: the gradients of bags whose sums this worker has given.
         """
         sent: list[list[list[Array]]] = [[] for _ in range(self._exchange.hosts)]
         for one, gradient in zip(units, gradients, strict=True):
@@ -99,7 +102,7 @@ class TowerRows(ShardedTables):
             self._gathered.sum_gradients(requests, np.ascontiguousarray(gradient).reshape(-1), sums)
             for to_owner, arrays in zip(sent, self._gradient_messages(requests, sums), strict=True):
                 to_owner.append(arrays)
-        received = self._exchange.all_to_all([_joined_arrays(one) for one in sent])
+        received = self._shuffled([_joined_arrays(one) for one in sent], None if returned is None else returned.beside)
         parts = len(self._parts.parts)
         if self._parts.has_replicas:
             asked = [split_asked(arrays[1:], parts, f"worker {place}") for place, arrays in enumerate(received)]
@@ -111,12 +114,26 @@ class TowerRows(ShardedTables):
             sums_of.append(self._of_units(place, message[:1], [counts for _, counts in of_worker]))
             if self.store.needs_lookups:
                 lookups_of.append(_split_lookups(message[1:], of_worker, place))
+        updates = [
+            (asked[place][unit], sums_of[place][unit], lookups_of[place][unit] if lookups_of else None)
+            for place, unit in order
+        ]
+        if returned is not None:
+            updates += returned.updates()
         self.store.update_rows(
-            [asked[place][unit] for place, unit in order],
-            [sums_of[place][unit] for place, unit in order],
-            lookups=[lookups_of[place][unit] for place, unit in order] if self.store.needs_lookups else (),
+            [rows for rows, _, _ in updates],
+            [values for _, values, _ in updates],
+            lookups=[lookups for _, _, lookups in updates if lookups is not None],
         )
-        return [(one.requests.batch.offsets, one.requests.layout.vocabulary) for one in units]
+
+    def _shuffled(self, messages: Sequence[Sequence[Array]], beside: Beside | None) -> list[Sequence[Array]]:
+        """What the workers of the tower have sent in a step, whose messages have equally many arrays; and what passes beside."""
+        if beside is None:
+            return self._exchange.all_to_all(messages)
+        received = self._exchange.all_to_all([[*one, *other] for one, other in zip(messages, beside.sent, strict=True)])
+        own = len(messages[0])
+        beside.received = [one[own:] for one in received]
+        return [one[:own] for one in received]
 
     def _of_units(self, place: int, message: Sequence[Array], counts: Sequence[Array]) -> list[Array]:
         """The values of each unit's rows in a message of ``place``; ``counts``: by unit, of the rows of each part. Raises as :meth:`_received`."""

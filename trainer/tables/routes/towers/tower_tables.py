@@ -2,13 +2,13 @@
 
 A lookup has five steps: (a) the indices of a worker's events go to its peer in each tower; (b) requests are shuffled inside the tower; (c) the
 owners read rows; (d) rows are shuffled back and combined; (e) the combined bags go to the worker of the events. An update takes the same way
-back. Between hosts only combined bags move, and only between workers of equal rank.
+back. Between hosts combined bags move, or distinct rows where these are fewer bytes, and only between workers of equal rank.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,13 +24,17 @@ from trainer.tables.kernels.threads import Team, available_threads
 from trainer.tables.routes.bag_tables import BagTables
 from trainer.tables.routes.exchange import Exchange
 from trainer.tables.routes.partitioned.pruned_groups import shares_places
-from trainer.tables.routes.partitioned.requests import RequestMaker, asked_layout
+from trainer.tables.routes.partitioned.requests import RequestMaker, Requests, asked_layout
 from trainer.tables.routes.partitioned.table_parts import TableParts
 from trainer.tables.routes.towers.counted_exchange import TowerExchanges
-from trainer.tables.routes.towers.peer_messages import bags_of, join_events
+from trainer.tables.routes.towers.partial_sums import Beside, OwnedBags, PartialSums, ReturnedSums, SummedBags
+from trainer.tables.routes.towers.peer_messages import TowerPart, join_events
 from trainer.tables.routes.towers.peer_steps import permute_indices, return_gradients, send_outputs
 from trainer.tables.routes.towers.placement import TowerPlacement, features_of_towers
+from trainer.tables.routes.towers.sent_batch import BatchSender, SentBatch, SentForms
+from trainer.tables.routes.towers.sent_forms import summed_by_owners
 from trainer.tables.routes.towers.tower_groups import are_in_all_towers, groups_in_tower, job_tables_of_tower
+from trainer.tables.routes.towers.tower_layout import TowerLayout
 from trainer.tables.routes.towers.tower_module import TowerModule, sum_in_tower
 from trainer.tables.routes.towers.tower_rows import AskedByWorker, TowerRows, UnitRows, split_asked
 from trainer.tables.spec import FeatureSpec, TableSpec, tables_of
@@ -46,18 +50,27 @@ class _TowerBatch:
     """A batch of one worker's events, and what its lookup leaves for its update.
 
     Attributes:
-        batch: the batch.
+        sent: the batch, as the towers get it.
         units: the rows of this worker's units; None before the lookup.
-        events: of each source of this worker.
+        parts: what each source of this worker has asked for.
         activations: of the units.
         asked: what the workers of the tower have asked this one for.
+        summed: the bags whose sums the owners give; None: rows move.
+        owned: what each worker of the tower has asked this one to add.
     """
 
-    batch: IdBatch
+    sent: SentBatch
     units: list[UnitRows] | None = None
-    events: list[int] = field(default_factory=list)
+    parts: list[TowerPart] = field(default_factory=list)
     activations: list[Array] = field(default_factory=list)
     asked: AskedByWorker = field(default_factory=list)
+    summed: SummedBags | None = None
+    owned: list[OwnedBags] = field(default_factory=list)
+
+    @property
+    def events(self) -> list[int]:
+        """Of each source."""
+        return [one.batch.rows for one in self.parts]
 
 
 class TowerTables(BagTables[_TowerBatch]):
@@ -78,6 +91,15 @@ class TowerTables(BagTables[_TowerBatch]):
         pruning: the most important rows of each worker of tables that are not hashed have places, by these options; None: all rows have values.
         hashed: by name the limits of tables of unbounded vocabularies, whose capacities are divided over the workers of their towers.
         values: how rows, outputs and gradients are encoded between workers, see :class:`~trainer.tables.wire.settings.WireSettings`.
+        may_send_rows: a table is sent as rows where these are fewer bytes than its bags, see
+            :mod:`~trainer.tables.routes.towers.sent_forms`. Modules need bags, and so do pruned tables, whose lookups towers count.
+        may_send_sums: where a step need not be deterministic, owners add their rows of a bag if this is fewer bytes than the rows, see
+            :mod:`~trainer.tables.routes.towers.partial_sums`; without a plan of the tower.
+
+    Attributes:
+        tower: of this worker.
+        rows: its part of the tower's tables.
+        forms: how the tables of its trained batches went to their towers.
 
     Raises :class:`ConfigError` for features and towers that do not fit, for exchanges of other workers, and for a swapped lookup without an
     exchange with all workers or without ``is_deterministic``, for hashed and pruned tables of which a worker would have no place, for slices and copies of
@@ -89,6 +111,7 @@ class TowerTables(BagTables[_TowerBatch]):
         plans: Sequence[PartitionPlan | None] = (), module: TowerModule | None = None, output_widths: Sequence[int] = (),
         is_deterministic: bool = True, is_swapped: bool = False, threads: int = 0, held: int = 2,
         pruning: PruningOptions | None = None, hashed: Mapping[str, TableLimits] | None = None, values: str = "float32",
+        may_send_rows: bool = True, may_send_sums: bool = True,
     ) -> None:  # fmt: skip
         features, self._placement, self._exchanges = tuple(features), placement, exchanges
         self._chosen = features_of_towers(features, placement.towers)
@@ -108,7 +131,7 @@ class TowerTables(BagTables[_TowerBatch]):
         ]
         _check_limits(self._hashed, tables, self._parts, is_planned=any(plan is not None for plan in plans))
         own = self._of_towers[self.tower]
-        self._bounds = tuple(one.table.vocabulary_size for one in own)
+        self._layouts = [TowerLayout(one) for one in self._of_towers]
         groups: tuple[RowGroup, ...] = ()
         job: JobPlaces | None = None
         if pruning is not None:
@@ -131,13 +154,21 @@ class TowerTables(BagTables[_TowerBatch]):
             values=values,
         )
         team = Team(threads or available_threads())
-        super().__init__(features, self.rows.tables, team, held=held, combined=own)
+        super().__init__(features, self.rows.tables, team, held=held, counted=tables)
         self._module = module
-        self._plain_widths = [sum(one.width for one in of_tower) for of_tower in self._of_towers]
-        self._widths = list(output_widths) or self._plain_widths
-        _check_widths(module, self._widths, self._plain_widths, self.tower)
-        self._output_columns = None if output_widths else _columns_of(features, self._chosen)
+        plain_widths = [one.width for one in self._layouts]
+        self._widths = list(output_widths) or plain_widths
+        _check_widths(module, self._widths, plain_widths, self.tower)
+        self._has_modules = bool(output_widths)
+        self.forms = SentForms()
+        self._sender = BatchSender(features, self._chosen, self._layouts, seed=seed, hashed=list(self._hashed), team=team, flag=self._flag,
+                                   may_send_rows=may_send_rows and pruning is None and not output_widths)  # fmt: skip
         self._makers = self._request_makers(seed) if is_swapped else []
+        self._sums: PartialSums | None = None
+        if may_send_sums and not is_deterministic and plans[self.tower] is None and exchanges.group.hosts > 1:
+            shards = [part.shard(exchanges.group.rank)[0] for part in self.rows.parts.parts]
+            self._sums = PartialSums(own, shards, owners=exchanges.group.hosts, seed=seed, hashed=list(self._hashed), store=self.rows.store,
+                                     team=team, flag=self._flag)  # fmt: skip
 
     def _check_exchanges(self, rank: int) -> None:
         place = self._placement
@@ -193,28 +224,26 @@ class TowerTables(BagTables[_TowerBatch]):
 
     def prepare(self, batch: IdBatch) -> _TowerBatch:
         """See :class:`BagTables`."""
-        return _TowerBatch(batch)
+        return _TowerBatch(self._sender.send(batch))
 
     def begin(self, kept: _TowerBatch) -> Callable[[], Array]:
         """See :class:`BagTables`: the outputs of this worker's events, float32 [batch.rows, width]."""
-        parts = [bags_of(kept.batch, chosen) for chosen in self._chosen]
-        bags = permute_indices(self._exchanges.peers, self._placement, parts, self._bounds)
-        kept.events = [one.rows for one in bags]
+        kept.parts = permute_indices(self._exchanges.peers, self._placement, kept.sent.parts, self._layouts)
+        bags = [one.batch for one in kept.parts]
         requests = [
             self.rows.prepare(one).requests for one in (bags if self._is_deterministic else [join_events(bags)])
         ]
-        kept.asked = self._ask_owners(parts) if self._is_swapped else self.rows.shuffle_requests(requests)
-        kept.units = self.rows.shuffle_rows(requests, self.rows.read(kept.asked))
-        kept.activations = self._by_source([self.rows.combine(one) for one in kept.units], kept.events)
-        outputs = (
-            kept.activations
-            if self._module is None
-            else np.split(self._module.outputs(np.concatenate(kept.activations)), _cuts(kept.events))
-        )
+        if self._sums is not None:
+            found_here = self._with_sums(kept, self._sums, *requests)
+        else:
+            kept.asked = self._ask_owners(kept.sent.parts) if self._is_swapped else self.rows.shuffle_requests(requests)
+            kept.units = self.rows.shuffle_rows(requests, self.rows.read(kept.asked))
+            found_here = [self.rows.combine(one) for one in kept.units]
+        kept.activations = self._by_source(found_here, kept.events)
         of_towers = send_outputs(
-            self._exchanges.peers, self._placement, outputs, self._widths, kept.batch.rows, flag=self._flag
+            self._exchanges.peers, self._placement, self._outputs(kept), self._floats(kept.sent), flag=self._flag
         )
-        found = self._assembled(of_towers)
+        found = self._assembled(kept.sent, of_towers)
         return lambda: found
 
     def update(self, kept: _TowerBatch, gradients: Array) -> Iterable[tuple[Array, Array]]:
@@ -223,13 +252,17 @@ class TowerTables(BagTables[_TowerBatch]):
         ``gradients``: of the loss over all workers' events. A module's gradients are summed inside the tower only. Raises :class:`BadBatch` for a
         batch that was not looked up, before anything is exchanged.
         """
+        batch = kept.sent.batch
         if kept.units is None:
-            raise BadBatch("a batch must be looked up before its update", value=f"{kept.batch.rows} events", next_step="call lookup with this batch first")  # fmt: skip
-        by_tower = self._split(gradients.reshape(kept.batch.rows, self.width))
-        of_sources = return_gradients(self._exchanges.peers, self._placement, by_tower, kept.events, flag=self._flag)
-        by_activations = self._module_gradients(kept, of_sources)
+            raise BadBatch("a batch must be looked up before its update", value=f"{batch.rows} events", next_step="call lookup with this batch first")  # fmt: skip
+        by_tower = self._split(kept.sent, gradients.reshape(batch.rows, self.width))
+        floats = [self._floats_of(self.tower, one) for one in kept.parts]
+        of_sources = return_gradients(self._exchanges.peers, self._placement, by_tower, floats, flag=self._flag)
+        by_activations = self._by_activations(kept, of_sources)
         of_units = by_activations if self._is_deterministic else [np.concatenate(by_activations)]
-        return self.rows.update_units(kept.units, of_units, kept.asked, self._order())
+        self.forms.add(kept.sent.rows)
+        self.rows.update_units(kept.units, of_units, kept.asked, self._order(), self._returned(kept, of_units))
+        return [(batch.offsets, kept.sent.distinct)]
 
     def freeze(self) -> None:
         """See :class:`BagTables`."""
@@ -255,21 +288,66 @@ class TowerTables(BagTables[_TowerBatch]):
         """See :meth:`ShardedTables.end_snapshot`."""
         self.rows.end_snapshot()
 
-    def _module_gradients(self, kept: _TowerBatch, by_outputs: list[Array]) -> list[Array]:
+    def _with_sums(self, kept: _TowerBatch, sums: PartialSums, whole: Requests) -> list[Array]:
+        """Steps b to d where owners may add their rows of a bag: the activations of the only unit. ``whole``: the rows of all its bags."""
+        batch, columns = whole.batch, self._layouts[self.tower]
+        use = columns.use_of(batch, whole.layout.vocabulary)
+        chosen = (summed_by_owners(use, owners=self._exchanges.group.hosts, has_weights=batch.weights is not None, flag=self._flag)
+                  & ~columns.have_sequences)[columns.table_of]  # fmt: skip
+        kept.summed, messages = sums.ask(batch, chosen)
+        asking = Beside(messages)
+        offsets = batch.offsets.copy()
+        offsets[chosen] = offsets[chosen, :1]
+        requests = self.rows.prepare(replace(batch, offsets=offsets)).requests if chosen.any() else whole
+        kept.asked = self.rows.shuffle_requests([requests], asking)
+        kept.owned = [sums.received(one, f"worker {place}") for place, one in enumerate(asking.received)]
+        answering = Beside([[sums.sums(one)] for one in kept.owned])
+        kept.units = self.rows.shuffle_rows([requests], self.rows.read(kept.asked), answering)
+        activations = self.rows.combine(kept.units[0])
+        sums.add(kept.summed, answering.received, activations)
+        return [activations]
+
+    def _returned(self, kept: _TowerBatch, of_units: Sequence[Array]) -> ReturnedSums | None:
+        """The gradients of the bags that owners have added, on their way to these."""
+        if self._sums is None or kept.summed is None:
+            return None
+        message = self._sums.gradients(kept.summed, of_units[0])
+        return ReturnedSums(self._sums, kept.owned, Beside([[message]] * self._exchanges.group.hosts))
+
+    def _outputs(self, kept: _TowerBatch) -> list[Array]:
+        """What each source gets, flat."""
+        if self._module is not None:
+            outputs = self._module.outputs(np.concatenate(kept.activations))
+            return [one.reshape(-1) for one in np.split(outputs, _cuts(kept.events))]
+        layout = self._layouts[self.tower]
+        return [layout.pack(one, part.rows) for one, part in zip(kept.activations, kept.parts, strict=True)]
+
+    def _by_activations(self, kept: _TowerBatch, of_sources: list[Array]) -> list[Array]:
+        """The gradients of each source's activations, float32 [events, width], after an update of the module."""
         if self._module is None:
-            return by_outputs
-        by_activations, by_weights = self._module.gradients(
-            np.concatenate(kept.activations), np.concatenate(by_outputs)
-        )
+            layout = self._layouts[self.tower]
+            return [layout.unpack(one, part.rows, part.batch.rows) for one, part in zip(of_sources, kept.parts, strict=True)]  # fmt: skip
+        by_outputs = np.concatenate(of_sources).reshape(-1, self._module.width)
+        by_activations, by_weights = self._module.gradients(np.concatenate(kept.activations), by_outputs)
         self._module.apply(sum_in_tower(self._exchanges.group, by_weights))
         return np.split(by_activations, _cuts(kept.events))
 
-    def _ask_owners(self, parts: Sequence[IdBatch]) -> AskedByWorker:
+    def _floats_of(self, tower: int, part: TowerPart) -> int:
+        """The values of a tower's outputs for a part."""
+        if self._has_modules:
+            return part.batch.rows * self._widths[tower]
+        return self._layouts[tower].floats(part.rows, part.batch.rows)
+
+    def _floats(self, sent: SentBatch) -> list[int]:
+        """The values that each tower gives this worker."""
+        return [self._floats_of(tower, part) for tower, part in enumerate(sent.parts)]
+
+    def _ask_owners(self, parts: Sequence[TowerPart]) -> AskedByWorker:
         """The swapped way of step b: the workers of the events ask the owners of all towers at once."""
         assert self._exchanges.world is not None
         sent: list[Sequence[Array]] = [()] * self._placement.workers
         for t, (maker, part) in enumerate(zip(self._makers, parts, strict=True)):
-            reads = maker.make(part).reads
+            reads = maker.make(part.batch).reads
             for owner, rank in enumerate(self._placement.group_of(t)):
                 sent[rank] = [reads.rows[reads.of_owner(owner)], reads.counts[owner]]
         received = self._exchanges.world.all_to_all(sent)
@@ -298,24 +376,22 @@ class TowerTables(BagTables[_TowerBatch]):
             return of_units
         return np.split(of_units[0], _cuts(events))
 
-    def _assembled(self, by_tower: Sequence[Array]) -> Array:
+    def _assembled(self, sent: SentBatch, of_towers: Sequence[Array]) -> Array:
         """The outputs of all towers, in the order of columns."""
-        joined = np.concatenate(by_tower, axis=1)
-        if self._output_columns is None:
-            return joined
-        found = np.empty_like(joined)
-        found[:, np.concatenate(self._output_columns)] = joined
-        return found
+        if not self._has_modules:
+            return self._sender.combine(sent, of_towers)
+        shaped = [one.reshape(sent.batch.rows, width) for one, width in zip(of_towers, self._widths, strict=True)]
+        return np.concatenate(shaped, axis=1)
 
-    def _split(self, gradients: Array) -> list[Array]:
-        """The gradients of each tower's outputs."""
-        if self._output_columns is None:
-            return np.split(gradients, np.cumsum(self._widths)[:-1], axis=1)
-        return [gradients[:, columns] for columns in self._output_columns]
+    def _split(self, sent: SentBatch, gradients: Array) -> list[Array]:
+        """The gradients of each tower's outputs, flat."""
+        if not self._has_modules:
+            return self._sender.gradients(sent, gradients)
+        return [one.reshape(-1) for one in np.split(gradients, np.cumsum(self._widths)[:-1], axis=1)]
 
     def check_finite(self, gradients: Array) -> None:
         """See :class:`BagTables`; with modules the outputs are not by feature."""
-        if self._output_columns is not None:
+        if not self._has_modules:
             super().check_finite(gradients)
         elif not np.isfinite(gradients).all():
             at = int(np.flatnonzero(~np.isfinite(gradients))[0])
@@ -337,12 +413,6 @@ def _check_limits(
 def _cuts(events: Sequence[int]) -> Array:
     """Where the events of each source but the first begin."""
     return np.cumsum(events)[:-1]
-
-
-def _columns_of(features: Sequence[FeatureSpec], chosen: Sequence[Sequence[int]]) -> list[Array]:
-    """The columns of each tower's features in the activations."""
-    ends = np.cumsum([0, *(one.width for one in features)])
-    return [np.concatenate([np.arange(ends[f], ends[f + 1]) for f in of_tower]) for of_tower in chosen]
 
 
 def _check_widths(module: TowerModule | None, widths: Sequence[int], plain: Sequence[int], tower: int) -> None:

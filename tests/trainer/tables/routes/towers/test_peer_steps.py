@@ -11,16 +11,22 @@ from tests.support.examples import scaled
 from tests.trainer.tables.routes.towers.grouped_threads import on_workers
 from tests.trainer.tables.routes.towers.tower_cases import FEATURES, worker_batches
 from tests.trainer.tables.test_engine import batch_of
-from trainer.tables import IdBatch
+from trainer.tables import SGD, FeatureSpec, IdBatch, TableSpec
 from trainer.tables.routes.exchange import OneHost
-from trainer.tables.routes.towers.peer_messages import bags_of, from_message, join_events, to_message
+from trainer.tables.routes.towers.peer_messages import (
+    TowerPart,
+    bags_of,
+    from_message,
+    join_events,
+    joined_batch,
+    to_message,
+)
 from trainer.tables.routes.towers.peer_steps import permute_indices, return_gradients, send_outputs
 from trainer.tables.routes.towers.placement import TowerPlacement
+from trainer.tables.routes.towers.tower_layout import AS_BAGS, TowerLayout
 from trainer.tables.routes.towers.tower_module import sum_in_tower
 from trainer.tables.routes.towers.tower_rows import TowerRows, split_asked
 from transforms.errors import DataError
-
-BOUNDS = tuple(one.table.vocabulary_size for one in FEATURES)
 
 
 def same(one: IdBatch, other: IdBatch) -> None:
@@ -31,16 +37,57 @@ def same(one: IdBatch, other: IdBatch) -> None:
     assert one.weights is None or np.array_equal(one.weights, other.weights)
 
 
+def layout_of(chosen) -> TowerLayout:
+    return TowerLayout([FEATURES[f] for f in chosen])
+
+
 @settings(max_examples=scaled(100))
 @given(st.booleans().flatmap(worker_batches), st.permutations(range(6)), st.integers(1, 6))
 def test_bags_return_from_a_message(batch, order, count):
     chosen = sorted(order[:count])
-    part = bags_of(batch, chosen)
+    part, layout = bags_of(batch, chosen), layout_of(chosen)
     for k, f in enumerate(chosen):
         for b in range(batch.rows):
             bag = batch.ids[batch.offsets[f, b] : batch.offsets[f, b + 1]]
             assert np.array_equal(part.ids[part.offsets[k, b] : part.offsets[k, b + 1]], bag)
-    same(from_message(to_message(part), count, tuple(BOUNDS[f] for f in chosen), "host 1"), part)
+    message = to_message(TowerPart(part, layout.all_bags()), layout)
+    found = from_message(message, layout, "host 1")
+    same(found.batch, part)
+    assert (found.rows == AS_BAGS).all()
+
+
+@st.composite
+def folded(draw: st.DrawFn) -> tuple[TowerLayout, int, np.ndarray]:
+    """A tower, the events of a worker, and the rows by which each table is sent."""
+    layout, events = layout_of(sorted(draw(st.sets(st.integers(0, 5), min_size=1)))), draw(st.integers(0, 4))
+    rows = [draw(st.integers(AS_BAGS, most)) for most in layout.places(events).tolist()]
+    return layout, events, np.array(rows, np.int64)
+
+
+@settings(max_examples=scaled(200))
+@given(folded(), st.booleans())
+def test_rows_are_folded_into_the_places_of_bags(case, is_weighted):
+    """Each distinct row once, in its order; a message has as many values as there are rows, and all return to their places."""
+    layout, events, rows = case
+    lengths = layout.folded_lengths(rows, events)
+    of_tables = [np.arange(max(count, 0), dtype=np.int64) for count in rows]
+    ids = layout.folded_ids(rows, events, of_tables)
+    assert [len(one) for one in ids] == lengths.sum(axis=1).tolist()
+    for t, count in enumerate(rows):
+        of_table = np.concatenate([one for one, own in zip(ids, layout.table_of, strict=True) if own == t])
+        assert of_table.tolist() == list(range(max(count, 0)))
+    weights = [np.ones(len(one), np.float32) for one in ids] if is_weighted else None
+    part = TowerPart(joined_batch(ids, lengths, weights, layout.bounds), rows)
+    fits = all(rows[t] <= one.vocabulary_size for t, one in enumerate(layout.tables))
+    message = to_message(part, layout)
+    if fits:
+        found = from_message(message, layout, "host 1")
+        same(found.batch, part.batch)
+        assert np.array_equal(found.rows, rows)
+    values = np.random.default_rng(events).random(layout.floats(rows, events), np.float32)
+    activations = layout.unpack(values, rows, events)
+    assert layout.pack(activations, rows).tobytes() == values.tobytes()
+    assert activations.shape == (events, layout.width)
 
 
 @settings(max_examples=scaled(50))
@@ -67,17 +114,19 @@ _ARRAYS = st.builds(
 
 
 @settings(max_examples=scaled(300))
-@given(st.lists(_ARRAYS, max_size=4), st.integers(1, 3))
-def test_any_message_is_bags_or_is_refused(message, features):
-    bounds = (5,) * features
+@given(st.lists(_ARRAYS, max_size=5), st.integers(1, 3), st.booleans())
+def test_any_message_is_a_part_or_is_refused(message, features, is_near):
+    layout = TowerLayout([FeatureSpec(f"f{k}", TableSpec(f"t{k}", 5, 2, SGD(0.1))) for k in range(features)])
+    if is_near and len(message) > 2:
+        message[:3] = message[0].astype(np.int64).ravel(), message[1].astype(np.int32).ravel(), message[2].astype(np.int32).ravel()  # fmt: skip
     try:
-        found = from_message(message, features, bounds, "host 3")
+        found = from_message(message, layout, "host 3")
     except DataError:
         event("refused")
     else:
-        assert found.offsets.shape[0] == features
-        assert found.offsets[-1, -1] == len(found.ids)
-        assert not len(found.ids) or 0 <= found.ids.min() <= found.ids.max() < 5
+        assert found.batch.offsets.shape[0] == features
+        assert found.batch.offsets[-1, -1] == len(found.batch.ids)
+        assert not len(found.batch.ids) or 0 <= found.batch.ids.min() <= found.batch.ids.max() < 5
 
 
 @settings(max_examples=scaled(200))
@@ -93,14 +142,16 @@ def test_any_request_is_split_or_is_refused(message, parts):
 
 
 PLACEMENT = TowerPlacement(3, 2, (("a",), ("b",)), ((1,), (0, 2)))
+LAYOUTS = [TowerLayout([FeatureSpec(name, TableSpec(name, 99, 1, SGD(0.1)))]) for name in "ab"]
 
 
 def test_indices_go_to_the_peer_in_each_tower():
     """Hosts 0 and 2 share the tower of b: host 1's bags of it go to host 0."""
 
     def work(rank, exchanges, sent):
-        parts = [batch_of([[[rank]]]), batch_of([[[rank + 10]]])]
-        return [one.ids.tolist() for one in permute_indices(exchanges.peers, PLACEMENT, parts, (99,))]
+        batches = [batch_of([[[rank]]]), batch_of([[[rank + 10]]])]
+        parts = [TowerPart(one, layout.all_bags()) for one, layout in zip(batches, LAYOUTS, strict=True)]
+        return [one.batch.ids.tolist() for one in permute_indices(exchanges.peers, PLACEMENT, parts, LAYOUTS)]
 
     found = on_workers(PLACEMENT, work)
     assert found[0] == [[10], [12]]
@@ -112,16 +163,15 @@ def test_outputs_return_to_the_workers_of_the_events():
     def work(rank, exchanges, sent):
         host = PLACEMENT.host_of(rank)
         sources, width = PLACEMENT.sources_of(host), 2 - PLACEMENT.tower_of(host)
-        outputs = [np.full((1, width), 10 * host + source, np.float32) for source in sources]
-        found = send_outputs(exchanges.peers, PLACEMENT, outputs, (2, 1), 1)
-        return [one.tolist() for one in found], [
-            one.tolist() for one in return_gradients(exchanges.peers, PLACEMENT, found, [1] * len(sources))
-        ]
+        outputs = [np.full(width, 10 * host + source, np.float32) for source in sources]
+        found = send_outputs(exchanges.peers, PLACEMENT, outputs, (2, 1))
+        back = return_gradients(exchanges.peers, PLACEMENT, found, [width] * len(sources))
+        return [one.tolist() for one in found], [one.tolist() for one in back]
 
     for rank, (found, back) in enumerate(on_workers(PLACEMENT, work)):
         host = PLACEMENT.host_of(rank)
-        assert found == [[[10.0 + host] * 2], [[10.0 * PLACEMENT.peer_host(1, host) + host]]]
-        assert [one[0][0] for one in back] == [10.0 * host + source for source in PLACEMENT.sources_of(host)]
+        assert found == [[10.0 + host] * 2, [10.0 * PLACEMENT.peer_host(1, host) + host]]
+        assert [one[0] for one in back] == [10.0 * host + source for source in PLACEMENT.sources_of(host)]
 
 
 def test_rows_are_shuffled_inside_a_tower():

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from tests.support.examples import scaled
 from tests.trainer.tables.routes.towers.tower_cases import FEATURES, placements
 from trainer.errors import ConfigError
-from trainer.tables.routes.towers.placement import TowerPlacement, features_of_towers
+from trainer.options.towers import HostTowers
+from trainer.tables.routes.towers.placement import (
+    TowerPlacement,
+    features_of_towers,
+    placement_of_hosts,
+    tower_partition,
+)
 
 
 @settings(max_examples=scaled(100))
@@ -31,6 +37,31 @@ def test_towers_have_consecutive_hosts():
     assert placement.tower_hosts == ((0, 1), (2, 3, 4))
     assert [placement.peer_host(0, host) for host in range(5)] == [0, 1, 0, 1, 0]
     assert placement.group_of(0) == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(("machine_hosts", "hosts"), [(1, 6), (2, 8), (3, 6), (4, 16)])
+def test_hosts_of_a_machine_have_the_tables_of_hosts_on_machines_of_their_own(machine_hosts, hosts):
+    """So commits are by the same plan, and a job may go on with its hosts on other machines."""
+    towers = HostTowers((("a", "c", "d"), ("b", "e", "f")), machine_hosts)
+    placement = placement_of_hosts(towers, hosts)
+    assert (placement.hosts, placement.host_workers) == (hosts // machine_hosts, machine_hosts)
+    alone = placement_of_hosts(HostTowers(towers.towers), hosts)
+    assert [placement.group_of(t) for t in range(2)] == [alone.group_of(t) for t in range(2)]
+    assert tower_partition(FEATURES, placement) == tower_partition(FEATURES, alone)
+
+
+@pytest.mark.parametrize(
+    ("machine_hosts", "hosts", "message"),
+    [
+        (3, 4, "the hosts of a machine must divide the hosts of the job"),
+        (0, 4, "the hosts of a machine must divide the hosts of the job"),
+        (2, 6, "towers must divide the machines of a job equally"),
+        (4, 4, "towers must divide the machines of a job equally"),
+    ],
+)
+def test_machines_that_hosts_or_towers_do_not_fit_are_refused(machine_hosts, hosts, message):
+    with pytest.raises(ConfigError, match=message):
+        placement_of_hosts(HostTowers((("a",), ("b",)), machine_hosts), hosts)
 
 
 @pytest.mark.parametrize(

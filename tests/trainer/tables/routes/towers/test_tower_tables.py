@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -26,6 +28,7 @@ from trainer.tables.routes.partitioned.sharded_tables import ShardedTables
 from trainer.tables.routes.towers.counted_exchange import TowerExchanges
 from trainer.tables.routes.towers.placement import TowerPlacement
 from trainer.tables.routes.towers.tower_tables import TowerTables
+from trainer.tables.spec import Quantization
 
 
 def same_states(one, other):
@@ -47,16 +50,17 @@ def test_activations_and_states_have_the_bits_of_the_flat_exchange(data, placeme
 
 
 @settings(max_examples=scaled(20))
-@given(st.data(), placements())
-def test_shared_requests_differ_by_rounding_only(data, placement):
+@given(st.data(), placements(), st.booleans())
+def test_shared_requests_and_sums_differ_by_rounding_only(data, placement, may_send_sums):
     trained, plans = data.draw(steps(placement.workers)), data.draw(tower_plans(placement))
     flat, states = train_flat(placement, trained)
-    found, own = train_towers(placement, trained, plans, is_deterministic=False)
-    again, repeated = train_towers(placement, trained, plans, is_deterministic=False)
+    ways = {"is_deterministic": False, "may_send_sums": may_send_sums}
+    found, own = train_towers(placement, trained, plans, **ways)
+    again, repeated = train_towers(placement, trained, plans, **ways)
     same_states(own, repeated)
     for mine, same, other in zip(found, again, flat, strict=True):
         assert mine[0].tobytes() == same[0].tobytes()
-        if all(one.weights is None for one in trained[0]):
+        if not may_send_sums and all(one.weights is None for one in trained[0]):
             assert mine[0].tobytes() == other[0]
         np.testing.assert_allclose(mine[0].reshape(-1), np.frombuffer(other[0], np.float32), rtol=1e-5, atol=1e-6)
     for name, state in states.items():
@@ -94,13 +98,8 @@ def test_statistics_are_those_of_the_flat_exchange():
             one.apply_gradients(batches[rank], gradients_of(0, rank, 2, one.width))
         return tables.statistics(), flat.statistics()
 
-    results = on_workers(placement, work)
-    for name in "abcdef":
-        by_towers = [one[name] for one, _ in results if name in one]
-        flat = [one[name] for _, one in results]
-        assert len(by_towers) == 2
-        for kind in ("ids", "distinct_rows"):
-            assert sum(getattr(one, kind) for one in by_towers) == sum(getattr(one, kind) for one in flat), name
+    for by_towers, flat in on_workers(placement, work):
+        assert by_towers == flat
 
 
 def _sent(bags: int, is_flat: bool, **options) -> list:
@@ -128,7 +127,7 @@ def test_combined_bags_move_between_hosts():
     """Of bags of 20 rows a combined one moves, and its gradient; messages go to 3 peers in place of 6 workers of other hosts."""
     flat, towers = _sent(20, True), _sent(20, False)
     outputs = 3 * 8 * 16 * 4  # of 8 events of a worker of each other host
-    assert [one.between_hosts for one in towers] == [2 * outputs + 3 * 8 * (20 + 1) * 4] * 8
+    assert [one.between_hosts for one in towers] == [2 * outputs + 3 * 8 * (20 + 1) * 4 + 3 * 2 * 4] * 8
     assert min(one.between_hosts for one in flat) > 8 * towers[0].between_hosts
     assert [
         (one.messages_between_hosts, other.messages_between_hosts) for one, other in zip(flat, towers, strict=True)
@@ -137,6 +136,46 @@ def test_combined_bags_move_between_hosts():
     swapped = _sent(20, False, is_swapped=True)
     assert sum(one.inside_hosts for one in swapped) < sum(one.inside_hosts for one in towers)
     assert sum(one.between_hosts for one in swapped) > sum(one.between_hosts for one in towers)
+
+
+WAYS: dict[str, dict[str, bool]] = {"rows": {}, "swapped": {"is_swapped": True}, "bags": {"may_send_rows": False}}
+
+
+def _short_bags(*, is_flat: bool, **options) -> list:
+    """Two steps of bags of one id, many of them equal; of a sequence, of bags that share its table, and of long bags."""
+    table, dims = TableSpec("shared", 40, 4, SGD(0.1), "mean", quantization=Quantization(64, -1.0, 1.0)), (4, 8)
+    features = (FeatureSpec("a", table), FeatureSpec("b", table, max_sequence_length=3),
+                *(FeatureSpec(name, TableSpec(name, 500, dim, SGD(0.1), "sqrtn")) for name, dim in zip("cd", dims, strict=True)))  # fmt: skip
+    placement = TowerPlacement(2, 2, (("a", "b", "c"), ("d",)))
+    longest = {"a": 1, "b": 5, "c": 1, "d": 9}
+
+    def work(rank, exchanges, sent):
+        own = (
+            {"exchange": exchanges.world}
+            if is_flat
+            else {"placement": placement, "rank": rank, "exchanges": exchanges, **options}
+        )
+        tables, found = (ShardedTables if is_flat else TowerTables)(features, seed=1, threads=1, **own), []
+        for step in range(2):
+            random = np.random.default_rng((rank, step))
+            batch = batch_of([[random.integers(0, 40, random.integers(0, longest[one.name] + 1)).tolist() for _ in range(30)] for one in features])  # fmt: skip
+            if step:
+                batch = replace(batch, weights=random.random(len(batch.ids), np.float32))
+            found.append(tables.lookup(batch).tobytes())
+            tables.apply_gradients(batch, gradients_of(step, rank, 30, tables.width))
+        return found, sent.between_hosts
+
+    return on_workers(placement, work)
+
+
+def test_rows_move_between_hosts_where_they_are_fewer_bytes_than_bags():
+    """With the bits of the flat exchange, also of weighted bags, quantized rows, sequences and rows that features share."""
+    flat = _short_bags(is_flat=True)
+    by_way = {name: _short_bags(is_flat=False, **options) for name, options in WAYS.items()}
+    for name, found in by_way.items():
+        assert [one for one, _ in found] == [one for one, _ in flat], name
+    rows, bags = (sum(sent for _, sent in by_way[name]) for name in ("rows", "bags"))
+    assert rows < 0.8 * bags
 
 
 def test_two_batches_are_looked_up_before_their_updates():
