@@ -17,7 +17,7 @@ class TowerExchanges:
     Attributes:
         peers: with the workers of equal rank on all hosts; a worker's rank is its host.
         group: with the workers of its tower; a worker's rank is its place among them.
-        world: with all workers; needed if lookups come before the shuffle inside hosts.
+        world: with all workers; needed if lookups come before the shuffle inside hosts, and where several workers of a host share the places of pruned tables.
     """
 
     peers: Exchange
@@ -67,4 +67,5 @@ def exchanges_of(world: Exchange, placement: TowerPlacement, sent: SentBytes) ->
     groups = [placement.group_of(tower) for tower in range(len(placement.towers))]
     own = groups[placement.tower_of(placement.host_of(world.rank))]
     is_alone = all(len(one) == 1 for one in groups)
-    return TowerExchanges(counted(placement.peers_of(world.rank)), OneHost() if is_alone else counted(own))
+    of_group = OneHost() if is_alone else counted(own)
+    return TowerExchanges(counted(placement.peers_of(world.rank)), of_group, counted(range(placement.workers)))
