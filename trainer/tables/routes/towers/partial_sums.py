@@ -215,6 +215,10 @@ class ReturnedSums:
     owned: Sequence[OwnedBags]
     beside: Beside
 
+    def asked(self) -> list[tuple[Array, Array]]:
+        """The rows of each worker's bags that are here, with their numbers by table."""
+        return [(one.requests.reads.rows, one.requests.reads.counts[0]) for one in self.owned]
+
     def updates(self) -> list[RowUpdate]:
         """Those of each worker's bags, once gradients have been received. Raises :class:`DataError`."""
         pairs = enumerate(zip(self.owned, self.beside.received, strict=True))

@@ -107,7 +107,7 @@ class TowerRows(ShardedTables):
         if self._parts.has_replicas:
             asked = [split_asked(arrays[1:], parts, f"worker {place}") for place, arrays in enumerate(received)]
         if self._sharing is not None:
-            every = [one for of_worker in asked for one in of_worker]
+            every = [*itertools.chain(*asked), *(() if returned is None else returned.asked())]
             self._sharing.grant_places(self._sharing.exchange_wanted(self._sharing.wanted_places(every)))
         sums_of, lookups_of = [], []
         for place, (of_worker, message) in enumerate(zip(asked, received, strict=True)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -119,7 +120,8 @@ def test_owners_add_where_bags_are_long_and_owners_few(ids, distinct, bags, owne
 
 def _sums() -> PartialSums:
     parts = TableParts(tables_of(FEATURES), 2, None)
-    store = store_of(parts, 1, seed=3, threads=1, pruning=None, hashed={}, hash_prefix="")
+    second = SimpleNamespace(rank=1, hosts=2)  # nothing is exchanged
+    store = store_of(parts, second, seed=3, threads=1, pruning=None, hashed={}, hash_prefix="")
     shards = [part.shard(1)[0] for part in parts.parts]
     return PartialSums(FEATURES, shards, owners=2, seed=3, hashed=[], store=store, team=Team(1), flag=0)
 
