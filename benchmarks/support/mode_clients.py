@@ -70,6 +70,9 @@ class FixedWeights:
         end, nothing = self._engine.begin_lookup(batch.ids), np.zeros((batch.rows, 0), np.float32)
         return lambda: LookedUp(end(), nothing)
 
+    def send(self, batch: Batch, looked_up: LookedUp) -> None:
+        """The dense part is a wait of this process."""
+
     def differentiate(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
         """Gradients that depend on the activations."""
         time.sleep(self._dense_secs)
