@@ -40,7 +40,7 @@ class Calls:
 
 
 def batch(number: int) -> SimpleNamespace:
-    return SimpleNamespace(number=number)
+    return SimpleNamespace(number=number, nbytes=100)
 
 
 def numbers(trained) -> list[int]:
@@ -67,6 +67,17 @@ def test_the_next_call_is_sent_while_one_runs():
     assert not steps.is_ahead
     # the first lookup of each of three calls misses nothing
     assert steps.staleness == StalenessCounts.of({0: 3, 1: 2})
+
+
+@pytest.mark.parametrize(
+    ("most_bytes", "first"), [(1, "send [0]"), (100, "send [0]"), (101, "send [0, 1]"), (1000, "send [0, 1]")]
+)
+def test_a_call_ends_before_its_batches_take_much_memory(most_bytes, first):
+    calls = Calls(holds=False)
+    with SliceSteps(calls, most_bytes=most_bytes) as steps:
+        found = [one for k in range(4) for one in steps.train(batch(k))] + list(steps.drain())
+    assert numbers(found) == [0, 1, 2, 3]
+    assert calls.effects[0] == first
 
 
 def test_a_drain_without_batches_does_nothing():

@@ -47,6 +47,13 @@ class Batch:
     weights: Array
     spans: tuple[Span, ...]
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its arrays."""
+        weights = 0 if self.ids.weights is None else self.ids.weights.nbytes
+        of_ids = self.ids.ids.nbytes + self.ids.offsets.nbytes + weights
+        return of_ids + self.dense.nbytes + self.labels.nbytes + self.weights.nbytes
+
 
 _Piece = tuple[DecodedFragment, int, int]
 

@@ -31,6 +31,8 @@ from trainer.run.weights.staleness import StalenessCounts
 from trainer.tables.batches import IdBatch
 from transforms.arrays import Array
 
+#: The most bytes of the batches of a call on a slice, but for the last one of them.
+MOST_CALL_BYTES = 1 << 30
 #: Ends a lookup that was begun.
 _End: TypeAlias = Callable[[], LookedUp]
 
@@ -284,11 +286,11 @@ class SliceSteps:
     """The :class:`Steps` of a model on TPUs, which trains several steps a call; its engine says whether lookups run ahead.
 
     A call runs in a thread of its own. Meanwhile the batches of the next one are read, and sent to the machines of the slice; so batches are returned
-    a call late, and those of two calls are in memory.
+    a call late, and those of two calls are in memory. So a call has at most so many steps as their batches have ``most_bytes``.
     """
 
-    def __init__(self, weights: WholeSteps) -> None:
-        self._weights = weights
+    def __init__(self, weights: WholeSteps, *, most_bytes: int = MOST_CALL_BYTES) -> None:
+        self._weights, self._most_bytes, self._pending_bytes = weights, most_bytes, 0
         self._calls = ThreadPoolExecutor(1, "slice")
         self._pending: list[Batch] = []
         self._running: tuple[list[Batch], Future[list[Array]]] | None = None
@@ -319,7 +321,9 @@ class SliceSteps:
     def train(self, batch: Batch) -> Sequence[TrainedBatch]:
         """See :class:`Steps`."""
         self._pending.append(batch)
-        return self._begin() if len(self._pending) == self._weights.steps_per_call else []
+        self._pending_bytes += batch.nbytes
+        is_full = len(self._pending) == self._weights.steps_per_call or self._pending_bytes >= self._most_bytes
+        return self._begin() if is_full else []
 
     def drain(self) -> Sequence[TrainedBatch]:
         """See :class:`Steps`."""
@@ -327,7 +331,7 @@ class SliceSteps:
 
     def _begin(self) -> Sequence[TrainedBatch]:
         """Begin a call of the batches that were taken, after the one that runs; return the batches of that."""
-        batches, self._pending = self._pending, []
+        batches, self._pending, self._pending_bytes = self._pending, [], 0
         run = self._weights.begin(batches)
         trained = self._finish()
         self._running = batches, self._calls.submit(run)

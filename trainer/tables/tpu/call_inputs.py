@@ -16,6 +16,7 @@ import numpy as np
 
 from trainer.tables.tpu.engine import TpuEngine
 from trainer.tables.tpu.host_inputs import bags_of, replica_inputs
+from trainer.tables.tpu.remote_values import sent_values
 from trainer.tables.tpu.slices import StepInputs
 from transforms.arrays import Array
 
@@ -113,7 +114,7 @@ class CallInputs:
                 dtype: tf.function(self._dataset, [tf.TensorSpec([None], dtype), *signature], autograph=False)
                 for dtype in (tf.int32, tf.int64)
             }
-        made = [tf.constant(one) for one in (arrays.ids, arrays.gains, arrays.lengths, arrays.others)]
+        made = [sent_values(one) for one in (arrays.ids, arrays.gains, arrays.lengths, arrays.others)]
         return self._traced[made[0].dtype](*made)
 
     def _dataset(self, ids: Any, gains: Any, lengths: Any, others: Any) -> Any:

@@ -16,6 +16,16 @@ from transforms.arrays import Array
 MOST_BYTES = 1 << 28
 
 
+def sent_values(values: Array, *, most_bytes: int = MOST_BYTES) -> Any:
+    """The values as a tensor on the device that TensorFlow has chosen for new tensors, at least of one dimension."""
+    import tensorflow as tf
+
+    rows = max(most_bytes * len(values) // max(values.nbytes, 1), 1)
+    if rows >= len(values):
+        return tf.constant(values)
+    return tf.concat([tf.constant(values[first : first + rows]) for first in range(0, len(values), rows)], axis=0)
+
+
 def read_values(variable: Any, *, most_bytes: int = MOST_BYTES) -> Array:
     """A copy of the values of one ``tf.Variable``, at least of one dimension."""
     import tensorflow as tf
@@ -37,8 +47,7 @@ def write_values(variable: Any, values: Array, *, most_bytes: int = MOST_BYTES) 
         variable.assign(values)
         return
     with tf.device(_host_of(variable)):
-        parts = [tf.constant(values[first : first + rows]) for first in range(0, len(values), rows)]
-        whole = tf.concat(parts, axis=0)
+        whole = sent_values(values, most_bytes=most_bytes)
     variable.assign(whole)
 
 

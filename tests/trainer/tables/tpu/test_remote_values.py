@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trainer.tables.tpu.remote_values import read_values, write_values
+from trainer.tables.tpu.remote_values import read_values, sent_values, write_values
 
 tf = pytest.importorskip("tensorflow")
 
@@ -17,6 +17,7 @@ def test_values_are_equal_however_they_are_cut(most_bytes, shape):
     variable = tf.Variable(np.zeros(shape, np.float32))
     write_values(variable, values, most_bytes=most_bytes)
     assert variable.numpy().tobytes() == values.tobytes()
+    assert sent_values(values, most_bytes=most_bytes).numpy().tobytes() == values.tobytes()
     found = read_values(variable, most_bytes=most_bytes)
     assert (found.shape, found.dtype) == (shape, np.float32)
     assert found.tobytes() == values.tobytes()
