@@ -137,7 +137,7 @@ def test_towers_with_a_host_without_a_place_are_refused_before_training_begins(t
         few = {
             **OPTIONS,
             "linear": False,
-            "pruning": {"groups": [{"tables": sorted({*tables}), "rows": len({*tables})}]},
+            "pruning": {"groups": [{"tables": sorted({*tables}), "rows": len({*tables})}], "places": "divided"},
         }
         by = two_towers(warehouse, tmp_path / "run", hosts=2, **few)
         launch(warehouse, tmp_path / "run", settings(2), **by, **few)
@@ -145,6 +145,8 @@ def test_towers_with_a_host_without_a_place_are_refused_before_training_begins(t
         with pytest.raises(ConfigError, match="must be at least one for each host"):
             launch(warehouse, tmp_path / "other", settings(len(tables) + 1), **by, **few)
         assert not (tmp_path / "other").exists()
+        shared = {**few, "pruning": {**few["pruning"], "places": "shared"}}
+        launch(warehouse, tmp_path / "shared", settings(len(tables) + 1), **by, **shared)
 
 
 @pytest.mark.slow
