@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +26,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
-from benchmarks.pruning_quality import Outcome, Side, Trial
+from benchmarks.pruning_quality import Outcome, Side, Trial, open_trial
 from benchmarks.support.comparisons import Comparisons
-from benchmarks.support.harness import machine
-from benchmarks.support.pruning_logs import LOGS, log_of
-from benchmarks.support.quality_scene import quality_scene
+from benchmarks.support.pruning_logs import LOGS
 from trainer.tables.routes.pruned_engine import PrunedEngine
 from trainer.tables.stores.pruned.round import TableRows, select_rows
 
@@ -225,13 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--sides", nargs="+", default=(), help="names of sides, as they are printed; all by default")
     options = parser.parse_args(arguments)
-    print(machine())
-    log = log_of(options.log, options.data, options.limit)
-    with tempfile.TemporaryDirectory() as folder, quality_scene(log, Path(folder)) as scene:
-        trial = Trial(scene, Path(folder), options.batch_rows)
-        print(
-            f"{log.name}: {scene.older.rows:,} trained events, {scene.newer.rows:,} tested; {trial.seen_rows:,} rows of {trial.all_rows:,} occur"
-        )
+    with open_trial(options.log, options.data, options.limit, options.batch_rows) as trial:
         measure(trial, options.budgets, options.seeds, options.metrics, options.sides)
 
 

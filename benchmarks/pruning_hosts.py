@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.pruning_quality import Outcome, PlanOf, Side, Trial
-from benchmarks.support.harness import machine
-from benchmarks.support.pruning_logs import LOGS, log_of
-from benchmarks.support.quality_scene import quality_scene
+from benchmarks.pruning_quality import Outcome, PlanOf, Side, Trial, open_trial
+from benchmarks.support.pruning_logs import LOGS
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.tables.spec import TableSpec
 
@@ -96,13 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--batch-rows", type=int, default=256)
     options = parser.parse_args(arguments)
-    print(machine())
-    log = log_of(options.log, options.data, options.limit)
-    with tempfile.TemporaryDirectory() as folder, quality_scene(log, Path(folder)) as scene:
-        trial = Trial(scene, Path(folder), options.batch_rows)
-        print(
-            f"{log.name}: {scene.older.rows:,} trained events, {options.hosts} hosts, {trial.seen_rows:,} rows occur, cut to {options.budget:g}"
-        )
+    with open_trial(options.log, options.data, options.limit, options.batch_rows) as trial:
+        print(f"{options.hosts} hosts, cut to {options.budget:g}")
         measure(trial, options.budget, options.seeds, options.hosts)
 
 

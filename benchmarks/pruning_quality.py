@@ -256,6 +256,19 @@ def measure_hosts(trial: Trial, budget: float, seeds: int, hosts: Sequence[int])
               f"{statistics.mean(relative):+.3f} % +- {spread:.3f}", flush=True)  # fmt: skip
 
 
+@contextmanager
+def open_trial(name: str, data: Path | None, limit: int | None, batch_rows: int = 1024) -> Iterator[Trial]:
+    """A trial on one log; the machine and the log are printed before it."""
+    print(machine())
+    log = log_of(name, data, limit)
+    with tempfile.TemporaryDirectory() as folder, quality_scene(log, Path(folder)) as scene:
+        trial = Trial(scene, Path(folder), batch_rows)
+        print(
+            f"{log.name}: {scene.older.rows:,} trained events, {scene.newer.rows:,} tested; {trial.seen_rows:,} rows of {trial.all_rows:,} occur"
+        )
+        yield trial
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the comparison of one log."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -269,13 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--hosts", type=int, nargs="+", help="divide the rows over so many hosts, at the first budget")
     options = parser.parse_args(arguments)
-    print(machine())
-    log = log_of(options.log, options.data, options.limit)
-    with tempfile.TemporaryDirectory() as folder, quality_scene(log, Path(folder)) as scene:
-        trial = Trial(scene, Path(folder))
-        print(
-            f"{log.name}: {scene.older.rows:,} trained events, {scene.newer.rows:,} tested; {trial.seen_rows:,} rows of {trial.all_rows:,} occur"
-        )
+    with open_trial(options.log, options.data, options.limit) as trial:
         if options.choices:
             measure_choices(trial, options.budgets[0], options.seeds)
         elif options.hosts:

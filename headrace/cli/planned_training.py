@@ -51,6 +51,7 @@ def towers_of_training(file: str, job: HostOptions | None) -> HostTowers:
     from trainer.options.towers import FLAT, HostTowers
     from trainer.planning.towers.tower_document import read_towers
     from trainer.run.weights.run_partition import check_fixed_hosts
+    from trainer.tables.routes.towers.placement import placement_of_hosts
 
     if not file:
         return FLAT
@@ -63,7 +64,9 @@ def towers_of_training(file: str, job: HostOptions | None) -> HostTowers:
         )
     towers = read_towers(read_file(file, "--towers"), file).towers
     check_fixed_hosts(job.hosts, job.least_hosts, job.caught_up_hosts, where="--towers")
-    return HostTowers(towers, job.hosts_per_machine or 1, job.tower_sums)
+    found = HostTowers(towers, job.hosts_per_machine or 1, job.tower_sums)
+    placement_of_hosts(found, job.hosts)  # raises
+    return found
 
 
 def partition_of_towers(towers: HostTowers, hosts: int, solution: ReadSolution, config: TrainConfig) -> PartitionPlan:
@@ -74,7 +77,7 @@ def partition_of_towers(towers: HostTowers, hosts: int, solution: ReadSolution, 
 
     layout = described(solution, config)[1]
     plan = tower_partition(layout.features, placement_of_hosts(towers, hosts))
-    check_tables(plan, layout, config)
+    check_tables(plan, layout, config, option="--towers")
     return plan
 
 

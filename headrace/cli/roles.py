@@ -18,6 +18,7 @@ from headrace.cli.options.quantities import check_grace
 from headrace.cli.options.session import open_warehouse
 from headrace.cli.options.tokens import read_token_file
 from headrace.cli.options.tpus import TpuOptions
+from headrace.launchers.role_commands import SLICE_PORT
 from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import HeadraceError, InputError
 from transforms.execution.memory import keep_freed_memory
@@ -240,7 +241,7 @@ def host(
 def tpu_server(
     port: Annotated[
         int, typer.Option(help="Where it serves, on all addresses of this machine: in a private network.")
-    ] = 7416,
+    ] = SLICE_PORT,
     name: Annotated[
         str,
         typer.Option(

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from headrace.launchers.cluster_job import ClusterJob
 from headrace.terminal.stopping import SIGTERM_STATUS
 from trainer.job.launch.role_signals import LEFT_STATUS
-from trainer.job.launch.slice_server import DEFAULT_PORT
 
 #: Where the roles serve. TPU software takes ports from 8431 on.
 CONTROLLER_PORT, READER_PORT, HOST_PORT, SERVER_PORT = 7410, 7411, 7412, 7413
@@ -15,7 +14,7 @@ CONTROLLER_PORT, READER_PORT, HOST_PORT, SERVER_PORT = 7410, 7411, 7412, 7413
 CAUGHT_UP_PORT = 7414
 WORKER_PORT = 7415
 #: Of the TensorFlow server on each machine of a slice that is driven from elsewhere.
-SLICE_PORT = DEFAULT_PORT
+SLICE_PORT = 7416
 #: Of several readers on one machine, the port of the first.
 FIRST_READER_PORT = 7420
 #: Where a container finds the token, the training options and its own folder.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -286,6 +287,18 @@ def test_towers_that_a_job_cannot_have_are_refused(planned, towers, monkeypatch,
     answer = planned("train", "first", "--config", planned.options, "--towers", towers, *options, status=2)
     assert problem in answer.err
     assert next_step in answer.err
+
+
+def test_an_error_of_towers_names_their_option_and_comes_before_options_are_tried(planned, towers, tmp_path):
+    options = tmp_path / "linear.json"
+    chosen = json.loads(Path(planned.options).read_text(encoding="utf-8"))
+    options.write_text(json.dumps({**chosen, "deep": False, "linear": True}), encoding="utf-8")
+    answer = planned("train", "first", "--config", options, "--hosts", 2, "--towers", towers, status=2)
+    assert "--towers needs a model with embedding tables" in answer.err
+    assert 'train without --towers, or give {"deep": true}' in answer.err
+    answer = planned("train", "first", "--hosts", 4, "--towers", towers, "--hosts-per-machine", 3, status=2)
+    assert "the hosts of a machine must divide the hosts of the job" in answer.err
+    assert "trying candidates" not in answer.err + answer.out
 
 
 def test_other_towers_are_refused_before_anything_is_trained(planned, towers, tmp_path):

@@ -20,8 +20,6 @@ from trainer.wire.flight.addresses import Address
 from transforms.errors import HeadraceError
 
 _LOG = logging.getLogger(__name__)
-#: TPU software takes ports from 8431 on.
-DEFAULT_PORT = 7416
 _LOOK_SECS = 0.5
 
 

@@ -20,12 +20,15 @@ from trainer.tables.stores.pruned.rows import groups_of
 _WHERE = "--plan"
 
 
-def check_tables(plan: PartitionPlan, layout: InputLayout, config: TrainConfig) -> None:
-    """Raise :class:`ConfigError` unless the tables of a plan are those of the model's deep part, which their optimizers let it cut."""
+def check_tables(plan: PartitionPlan, layout: InputLayout, config: TrainConfig, *, option: str = _WHERE) -> None:
+    """Raise :class:`ConfigError` unless the tables of a plan are those of the model's deep part, which their optimizers let it cut.
+
+    ``option``: by which the plan was given.
+    """
     if not (config.deep and layout.features):
-        raise ConfigError("--plan needs a model with embedding tables", where=_WHERE,
+        raise ConfigError(f"{option} needs a model with embedding tables", where=option,
                           value="deep is false" if layout.features else "no input of ids",
-                          next_step='train without --plan, or give {"deep": true} with --config')  # fmt: skip
+                          next_step=f'train without {option}, or give {{"deep": true}} with --config')  # fmt: skip
     tables = tables_of(layout.features)
     own, planned = {one.name for one in tables}, {one.name for one in plan.tables}
     missing, unknown = sorted(own - planned), sorted(planned - own)
