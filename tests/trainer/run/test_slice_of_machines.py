@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
+from tests.support.processes import PATIENCE_SECS
 from tests.support.slice_servers import slice_servers
 from tests.trainer.run.test_chaos import run_to_the_end, start
 from trainer.checkpoints.checkpoint import checkpoints_dir, read_newest
@@ -70,7 +71,7 @@ def test_sigterm_ends_a_server_that_a_client_of_tpus_has_connected_to(tmp_path):
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
         assert "TPUs not found in the cluster" in done.stderr
         machine.process.terminate()
-        assert machine.process.wait(60.0) == 143
+        assert machine.process.wait(PATIENCE_SECS) == 143
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def random_batch(draw: np.random.Generator, rows: int, *, wide: bool, weighted: 
     return IdBatch(ids.astype(np.int64 if wide else np.int32), offsets, weights)
 
 
-@settings(deadline=None, max_examples=scaled(30))
+@settings(max_examples=scaled(30))
 @given(
     seed=st.integers(0, 2**32), steps=st.integers(0, 3), machines=st.sampled_from([1, 2, 4]), most=st.integers(0, 4),
     wide=st.booleans(), weighted=st.booleans(),

@@ -8,6 +8,7 @@ from itertools import count
 import grpc
 import pytest
 
+from tests.support.processes import PATIENCE_SECS
 from trainer.errors import ConfigError, SliceLost
 from trainer.tables.tpu.slice_servers import slice_servers
 from trainer.tables.tpu.slice_watch import SliceWatch, look_at, wait_for_servers, watch_slice
@@ -89,7 +90,7 @@ def test_what_is_lost_is_said_once_in_another_thread():
         done.set()
 
     watch_slice(SliceWatch(dict(machines.answers), look), on_lost, grace_secs=0.0)
-    assert done.wait(60.0)
+    assert done.wait(PATIENCE_SECS)
     assert said == [("another process", False)]
 
 
