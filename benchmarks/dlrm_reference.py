@@ -1,6 +1,10 @@
 """MLPerf's DLRM on slices of 256 chips: the whole training step, compiled ahead of time by the real TPU compiler.
 
-``python -m benchmarks.dlrm_reference [--topology v6e:16x16] [--events 256] --environment .tpu`` (``make tpu`` makes the environment)
+``python -m benchmarks.dlrm_reference [--topology v6e:16x16] [--events 65536] [--placement-only] --environment .tpu`` (``make tpu`` makes the environment)
+
+First the planner places the tables, and the bytes that a device sends and receives in a step are counted by formula for all tables spread and as planned: ids,
+rows and gradients between SparseCores, where each row is asked for once a SparseCore and ids are equally frequent; and two passes of a ring for the sums of replicated
+tables. ``--placement-only`` ends there. Then the planned step is compiled.
 
 The model has the 26 tables of Criteo's terabyte log with at most 40 million rows, 128 columns, and the MLPs of MLPerf's reference; 65,536 events a step.
 Printed are the compiler's figures, and a bill of the step's time that is computed from them and from the rates that makers of chips publish, with the
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.support.host_topologies import REACHED, host_topology
@@ -19,6 +24,12 @@ from trainer.model.heads import BINARY
 from trainer.model.inputs import TypedInput
 from trainer.options.config import TrainConfig
 from trainer.options.topology import Topology
+from trainer.planning.plan import PartitionPlan
+from trainer.planning.planner import make_plan
+from trainer.planning.tables import FeatureLoad, TableFacts
+from trainer.planning.topologies import PlanTopology, topology_of
+from trainer.run.weights.slice_plan import replicated_tables
+from trainer.tables.planned_tables import tables_to_plan
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tpu_check.check import SliceCheck, check_slice
 from trainer.tpu_check.checked_model import CheckedModel
@@ -55,10 +66,11 @@ def main() -> int:
     parser.add_argument("--topology", action="append", default=[])
     parser.add_argument("--events", type=int, default=65_536, help="of a step, on all devices")
     parser.add_argument("--max-ids", type=int, default=256)
+    parser.add_argument("--placement-only", action="store_true")
     parser.add_argument("--environment", type=Path, default=Path(".tpu"))
     options = parser.parse_args()
     environment = TpuEnvironment(options.environment)
-    if not environment.is_ready:
+    if not environment.is_ready and not options.placement_only:
         print("make tpu makes the environment with TensorFlow for TPUs and the TPU compiler", file=sys.stderr)
         return 2
     print(
@@ -68,8 +80,46 @@ def main() -> int:
         topology = Topology.parse(name)
         settings = SparseCoreSettings(default_max_ids=options.max_ids, default_max_unique_ids=options.max_ids)
         model = reference_model(options.events // topology.chips, settings)
+        plan = placement(model, name, options.events)
+        if options.placement_only:
+            continue
+        model = replace(
+            model, settings=replace(settings, replicated=replicated_tables(plan, model.layout, model.features))
+        )
         report(name, topology, check_slice(model, topology, environment), options.events)
     return 0
+
+
+def placement(model: CheckedModel, name: str, events: int) -> PartitionPlan:
+    """Plan the tables of a slice, and print where they are and what crosses for them."""
+    topology = topology_of(name)
+    loads = {
+        one.name: FeatureLoad.assumed(one.name, one.table.vocabulary_size, (), has_one_id=True)
+        for one in model.features
+    }
+    facts = tables_to_plan(model.features, loads)
+    plan = make_plan(facts, topology, events).plan
+    whole = {one.name for one in plan.tables if one.is_replicated}
+    print(f"\n{name}, planned: {len(whole)} tables replicated ({', '.join(str(one.rows) for one in plan.tables if one.is_replicated) or 'none'} rows), "
+          f"{len(plan.tables) - len(whole)} spread by rows over {topology.cores} SparseCores")  # fmt: skip
+    spread = {one.name: exchanged_bytes(one, topology, events) for one in facts}
+    summed = sum(summed_bytes(one, topology) for one in facts if one.name in whole)
+    left = sum(count for table, count in spread.items() if table not in whole)
+    print(f"  exchanged by a device in a step, by formula: all spread {sum(spread.values()) / 1e6:.3f} MB; as planned {(left + summed) / 1e6:.3f} MB, "
+          f"{left / 1e6:.3f} MB between SparseCores and {summed / 1e6:.3f} MB in sums")  # fmt: skip
+    return plan
+
+
+def exchanged_bytes(table: TableFacts, topology: PlanTopology, events: int) -> float:
+    """What the SparseCores of a device send and receive for a table that is spread: the number of each row, the row and its gradient."""
+    rows = table.frequencies().distinct(table.ids_per_event * events / topology.cores)
+    return 2 * topology.device_cores * (1 - 1 / topology.cores) * rows * (8 + 2 * 4 * table.columns)
+
+
+def summed_bytes(table: TableFacts, topology: PlanTopology) -> float:
+    """What a device sends and receives for the sums of a replicated table, with the count of each row's ids."""
+    devices = topology.cores // topology.device_cores
+    return 4 * (1 - 1 / devices) * table.rows * 4 * (table.columns + 1)
 
 
 def report(name: str, topology: Topology, found: SliceCheck, events: int) -> None:

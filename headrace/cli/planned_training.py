@@ -138,23 +138,30 @@ def sparse_core_settings(
     """The stacks and limits of SparseCore for a run, and what the slice does not take of its plan, which are said. None on v2 to v4."""
     from trainer.model.task_heads import heads_of
     from trainer.run.preparation.preparation import described
-    from trainer.run.weights.one_engine import by_input, joined_features
-    from trainer.tables.routes.partitioned.statistics_limits import choose_limits
-    from trainer.tables.sparse_core import SparseCoreSettings
+    from trainer.run.weights.one_engine import joined_features
+    from trainer.run.weights.slice_plan import slice_tables
     from trainer.tables.spec import tables_of
     from trainer.tables.tpu.planned_stacks import not_taken
 
-    features = joined_features(described(solution, config)[1], config, heads_of(solution.target))
-    for sentence in () if plan is None else not_taken(plan, tables_of(features), slice_.replicas, slice_.sparse_cores):
-        say(sentence)
-    if not slice_.sparse_cores:
-        return None
+    layout = described(solution, config)[1]
+    features = joined_features(layout, config, heads_of(solution.target))
     with warehouse.catalog.read() as connection:
         known = statistics_of_inputs(connection, {one.name: one.fingerprint for one in solution.inputs})
-    stacks = () if plan is None else plan.stacks
-    limits = choose_limits(
-        features, by_input(features, known), batch_events=config.batch_rows, partitions=slice_.replicas * slice_.sparse_cores,
-        stacks=stacks, max_ids=tpus.max_ids, max_unique_ids=tpus.max_unique_ids,
-    )  # fmt: skip
-    say(limits.reason)
-    return SparseCoreSettings(default_max_ids=limits.ids, default_max_unique_ids=limits.unique_ids, stacks=stacks)
+    found = slice_tables(
+        plan,
+        layout,
+        features,
+        known,
+        batch_events=config.batch_rows,
+        sparse_cores=slice_.replicas * max(slice_.sparse_cores, 1),
+        max_ids=tpus.max_ids,
+        max_unique_ids=tpus.max_unique_ids,
+    )
+    whole = found.settings.replicated
+    if plan is not None:
+        for sentence in not_taken(plan, tables_of(features), slice_.replicas, slice_.sparse_cores, whole):
+            say(sentence)
+    if not slice_.sparse_cores:
+        return None
+    say(found.reason)
+    return found.settings

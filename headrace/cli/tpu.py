@@ -197,23 +197,21 @@ def _settings(
     max_ids: int | None,
     max_unique_ids: int | None,
 ) -> SparseCoreSettings:
-    """The stacks of the plan, and the limits: those that are given, else by statistics. Where they come from is said."""
-    from trainer.run.weights.one_engine import by_input
-    from trainer.tables.routes.partitioned.statistics_limits import choose_limits
-    from trainer.tables.sparse_core import SparseCoreSettings
+    """What the slice takes of the plan, and the limits: those that are given, else by statistics. Where they come from is said."""
+    from trainer.run.weights.slice_plan import slice_tables
 
-    stacks = () if plan is None else plan.stacks
-    limits = choose_limits(
+    found = slice_tables(
+        plan,
+        checked.layout,
         checked.features,
-        by_input(checked.features, known),
+        known,
         batch_events=checked.events_per_replica * devices.count,
-        partitions=devices.count * devices.sparse_cores,
-        stacks=stacks,
+        sparse_cores=devices.count * devices.sparse_cores,
         max_ids=max_ids,
         max_unique_ids=max_unique_ids,
     )
-    say(limits.reason)
-    return SparseCoreSettings(default_max_ids=limits.ids, default_max_unique_ids=limits.unique_ids, stacks=stacks)
+    say(found.reason)
+    return found.settings
 
 
 def _not_taken(plan: PartitionPlan | None, checked: CheckedModel, devices: Devices) -> tuple[str, ...]:
@@ -221,7 +219,10 @@ def _not_taken(plan: PartitionPlan | None, checked: CheckedModel, devices: Devic
     from trainer.tables.spec import tables_of
     from trainer.tables.tpu.planned_stacks import not_taken
 
-    return () if plan is None else not_taken(plan, tables_of(checked.features), devices.count, devices.sparse_cores)
+    if plan is None:
+        return ()
+    tables, whole = tables_of(checked.features), checked.settings.replicated
+    return not_taken(plan, tables, devices.count, devices.sparse_cores, whole)
 
 
 def _mean_bag(known: Mapping[str, FeatureStatistics]) -> int:
@@ -247,7 +248,7 @@ def _row(found: SliceCheck, not_taken: tuple[str, ...], exchange: BagExchange | 
         stacks=tuple(
             StackRow(one.name, tuple(table.name for table in one.tables), sum(table.rows for table in one.tables),
                      tuple(table.dim for table in one.tables), one.optimizer, one.device_rows, one.device_bytes, one.max_ids,
-                     one.max_unique_ids)
+                     one.max_unique_ids, one.is_replicated)
             for one in found.stacks
         ),
         step=found.step,

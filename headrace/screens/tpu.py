@@ -15,7 +15,7 @@ from trainer.tpu_check.tower_check import BagExchange, HostTraffic
 
 @dataclass(frozen=True, slots=True)
 class StackRow:
-    """Tables that are one array on each device. See :class:`trainer.tpu_check.stacks.Stack`."""
+    """Tables that are one array on each device, or one table that each device has whole. See :class:`trainer.tpu_check.stacks.Stack`."""
 
     name: str
     tables: tuple[str, ...]
@@ -26,6 +26,15 @@ class StackRow:
     device_bytes: int
     max_ids: int
     max_unique_ids: int
+    is_replicated: bool = False
+
+    def cells(self) -> tuple[str, ...]:
+        """A row of the table of stacks."""
+        tables, columns = ", ".join(self.tables), ", ".join(dict.fromkeys(map(str, self.dims)))
+        limits = ("", "") if self.is_replicated else (count_text(self.max_ids), count_text(self.max_unique_ids))
+        name = f"{tables} (replicated)" if self.is_replicated else tables
+        rows, of_device = count_text(self.rows), count_text(self.device_rows)
+        return name, columns, self.optimizer, rows, of_device, bytes_text(self.device_bytes), *limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +67,7 @@ class SliceRow:
         )
         if not self.stacks:
             return Group(head, "tables are on parameter servers: each device has the dense part", *self._outcome())
-        rows = (
-            (", ".join(one.tables), ", ".join(dict.fromkeys(map(str, one.dims))), one.optimizer, count_text(one.rows), count_text(one.device_rows),
-             bytes_text(one.device_bytes), count_text(one.max_ids), count_text(one.max_unique_ids))
-            for one in self.stacks
-        )  # fmt: skip
+        rows = (one.cells() for one in self.stacks)
         titles = ("tables of a stack*", "columns>", "optimizer", "rows>", "rows a device>", "bytes a device>", "max ids>", "max unique ids>")  # fmt: skip
         plan = ["not taken of the plan:", *(f"  {one}" for one in self.not_taken)] if self.not_taken else []
         return Group(head, grid(titles, rows), *plan, *self._outcome(), *self._exchange_lines())

@@ -22,6 +22,8 @@ from trainer.tables.tpu.stepped_tables import SteppedTables
 SEED = 3
 #: The most events of a batch.
 EVENTS = 16
+#: The most ids of a bag.
+MOST_IDS = 5
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,12 @@ class EngineKind:
 
 
 def _on_slice(
-    replicas: int, sparse_cores: int, *, stacked: bool = True
+    replicas: int, sparse_cores: int, *, stacked: bool = True, replicated: Sequence[str] = ()
 ) -> Callable[[Sequence[FeatureSpec]], EmbeddingEngine]:
     def make(features: Sequence[FeatureSpec]) -> EmbeddingEngine:
-        settings = SparseCoreSettings(disable_table_stacking=not stacked)
+        settings = SparseCoreSettings(
+            disable_table_stacking=not stacked, replicated=dict.fromkeys(replicated, MOST_IDS)
+        )
         slice_ = EmulatedSlice(replicas, sparse_cores=sparse_cores, settings=settings)
         events = EVENTS // replicas
         engine = slice_.make_engine(features, seed=SEED, events_per_replica=events, pipelined=False)
@@ -96,5 +100,9 @@ KINDS = (
     ),
     EngineKind("SparseCore, 2 chips", _on_slice(2, 4)),
     EngineKind("SparseCore, 4 chips, not stacked", _on_slice(4, 2, stacked=False)),
+    EngineKind(
+        "SparseCore, 2 chips, replicated tables beside others",
+        _on_slice(2, 4, replicated=("one", "sgd", "momentum", "adam", "ftrl")),
+    ),
     EngineKind("TPUEmbedding, 2 cores", _on_slice(2, 0)),
 )

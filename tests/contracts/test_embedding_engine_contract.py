@@ -16,7 +16,7 @@ from tests.trainer.tables.tpu.engines import assert_same, random_states
 
 pytest.importorskip("tensorflow")
 
-from tests.contracts.embedding_engines import EVENTS, KINDS, SEED, EngineKind
+from tests.contracts.embedding_engines import EVENTS, KINDS, MOST_IDS, SEED, EngineKind
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.tables import (
     FTRL,
@@ -74,7 +74,7 @@ def batches(draw, least=1):
     """Bags of up to 5 ids, some empty, some with an id twice; with positive weights or without."""
     events = draw(st.integers(least, EVENTS))
     source = np.random.default_rng(draw(st.integers(0, 2**32)))
-    longest = draw(st.sampled_from([0, 1, 5]))
+    longest = draw(st.sampled_from([0, 1, MOST_IDS]))
     bags = [
         [
             source.integers(0, feature.table.vocabulary_size, source.integers(0, longest + 1)).tolist()

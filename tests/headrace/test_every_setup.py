@@ -178,7 +178,7 @@ def test_each_allowed_setup_moves_while_it_trains(command, kind, setup, tmp_path
 @pytest.mark.parametrize(("kind", "setup"), list(setups_beside_a_slice()))
 def test_each_allowed_setup_of_servers_trains_beside_a_slice(command, kind, setup, tmp_path, monkeypatch):
     """The dense part on one emulated device has the bits of the cpu, goes on after a stop, and is exported."""
-    monkeypatch.setattr("trainer.tables.tpu.connected_slice.connect", lambda name, settings: EmulatedSlice(1))
+    monkeypatch.setattr("trainer.tables.tpu.connected_slice.connect", lambda name, settings, on_lost: EmulatedSlice(1))
     train = ("train", "first", "--config", command.options, *flags(command, setup, tmp_path))
     command(*train, "--run-dir", tmp_path / "cpu")
     beside = (*train, "--tpu", "local", "--run-dir", tmp_path / "slice", "--export", tmp_path / "links")

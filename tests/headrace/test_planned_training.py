@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.host_steps import check_hosts_train
 from trainer.job.launch.run_comparison import run_differences
-from trainer.planning.plan import PartitionPlan, Slice, TablePlan
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
 from trainer.planning.plan_document import plan_bytes, read_plan
 
 #: Not deterministic: other tests of this process may have begun TensorFlow with other threads.
@@ -166,6 +167,14 @@ def test_a_check_of_a_slice_says_what_it_does_not_take(planned, tmp_path):
     assert together["not_taken"] == []
     err = planned("tpu", "check", "second", *arguments[3:], "--plan", apart, status=2).err
     assert "a plan must have the embedding tables of the model" in err
+    whole = tmp_path / "whole.json"
+    copies = [replace(one, slices=(Slice(0, one.columns, (0, 1)),), is_replicated=True) for one in plan.tables]
+    whole.write_bytes(plan_bytes(PartitionPlan(2, tuple(copies))))
+    answer = planned(*arguments, "--plan", whole)
+    assert "(replicated)" in answer.out
+    found = planned(*arguments, "--plan", whole, "--json").json["slices"][0]
+    assert [one["is_replicated"] for one in found["stacks"]].count(True) == len(plan.tables) - 1
+    assert "Tables that the plan has replicated (" in found["not_taken"][1]
 
 
 @pytest.mark.slow
@@ -175,7 +184,7 @@ def test_a_slice_trains_with_the_stacks_of_a_plan_and_says_the_rest(planned, tmp
 
     made = []
 
-    def connect(name, settings):
+    def connect(name, settings, on_lost):
         made.append(EmulatedSlice(2, settings=settings))
         make = made[-1].make_engine
         made[-1].make_engine = lambda *given, **options: engines.append(make(*given, **options)) or engines[-1]
@@ -212,6 +221,22 @@ def test_a_slice_trains_with_the_stacks_of_a_plan_and_says_the_rest(planned, tmp
     assert f"limits of SparseCore are {limits} ids" in again.err
     err = planned(*arguments, "--launcher", "remote", "--hosts", 1, "--listen", "127.0.0.1:0", status=2).err
     assert "--plan with --tpu needs a single process" in err
+    copies = tuple(replace(one, is_replicated=one.name == "user") for one in cyclic_plan(
+        [(one.name, one.rows, one.columns) for one in plan.tables], 8).tables)  # fmt: skip
+    apart.write_bytes(plan_bytes(PartitionPlan(8, copies)))
+    whole = (
+        *arguments[: arguments.index("--run-dir")],
+        "--run-dir",
+        tmp_path / "whole",
+        "--tpu",
+        "local",
+        "--plan",
+        apart,
+    )
+    report = planned(*whole, "--json")
+    assert dict(engines[-1].settings.replicated) == {"user": 1, "linear/user": 1}
+    assert report.json["exact"] is True
+    assert "Tables that" not in report.err
 
 
 @pytest.mark.slow

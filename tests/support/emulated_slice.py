@@ -32,29 +32,30 @@ from trainer.tables.tpu.tpu_embedding_engine import TpuEmbeddingEngine
 class _EmulatedDevices(TpuEngine):
     """The lookups and updates of a slice's devices, on the variables of the tables."""
 
-    def lookup(self, inputs, *, training=True):
+    def _look_up(self, ids, gains, *, training):
         """The activations of this replica: its bags' rows, read where the layout has them, times what each id counts for."""
-        bags = [(ids.row_splits.numpy(), ids.values.numpy(), gains.values.numpy())
-                for ids, gains in zip(*inputs, strict=True)]  # fmt: skip
+        bags = [
+            (of.row_splits.numpy(), of.values.numpy(), by.values.numpy()) for of, by in zip(ids, gains, strict=True)
+        ]
         outputs = []
-        for feature, (splits, ids, gains) in zip(self.features, bags, strict=True):
+        for feature, (splits, ids, gains) in zip(self.spread, bags, strict=True):
             rows = _quantized(feature.table, self._rows(feature.table, PARAMETERS, ids))
             out = np.zeros((len(splits) - 1, feature.table.dim), np.float32)
             np.add.at(out, _bag_of(splits), gains[:, None] * rows)
             outputs.append(tf.constant(out))
-        return self.joined(outputs), bags
+        return outputs, bags
 
-    def apply_gradients(self, gradients, kept):
+    def _update(self, gradients, kept):
         """Wait for all replicas, then update every distinct row once."""
         context = tf.distribute.get_replica_context()
-        self._sent[int(context.replica_id_in_sync_group)] = kept, [one.numpy() for one in self._split(gradients)]
+        self._sent[int(context.replica_id_in_sync_group)] = kept, [one.numpy() for one in gradients]
         context.merge_call(lambda strategy: self._update_rows())
 
     def _update_rows(self):
-        for table in self.tables:
+        for table in self.spread_tables:
             ids, parts = [np.zeros(0, np.int64)], [np.zeros((0, table.dim), np.float32)]
             for _, (bags, gradients) in sorted(self._sent.items()):
-                for feature, (splits, own, gains), by_bag in zip(self.features, bags, gradients, strict=True):
+                for feature, (splits, own, gains), by_bag in zip(self.spread, bags, gradients, strict=True):
                     if feature.table.name == table.name:
                         ids.append(own)
                         parts.append(gains[:, None] * by_bag[_bag_of(splits)])
@@ -111,7 +112,7 @@ class EmulatedTpuEmbeddingEngine(_EmulatedDevices, TpuEmbeddingEngine):
         self._sent = {}
         super().__init__(*arguments, **settings)
 
-    def build(self):
+    def _build_spread(self):
         """Make the hosts' variables; loading them into the hardware and retrieving them is nothing here."""
         embedding = self.embedding
         embedding._get_and_update_output_shapes_from_input()
@@ -119,7 +120,6 @@ class EmulatedTpuEmbeddingEngine(_EmulatedDevices, TpuEmbeddingEngine):
         embedding._variables = embedding._create_variables_and_slots()
         embedding._built = True
         embedding._load_variables = embedding._retrieve_variables = lambda: None
-        self._write_tables({})
 
 
 class EmulatedSlice:
@@ -212,11 +212,11 @@ class EmulatedSlice:
         inputs = CallInputs(engine, other_specs, machines=self.machines)
 
         def look_up(element):
-            return engine.lookup(element[0])
+            return engine.look_up_spread(element[0])
 
         def dense(step):
-            (activations, kept), (_, others) = step
-            return dense_step(activations, *others), kept
+            (found, kept), (inputs, others) = step
+            return dense_step(engine.activations(found, inputs), *others), (kept, inputs)
 
         def update(found):
             engine.apply_gradients(*found)

@@ -14,6 +14,7 @@ from trainer.options.topology import Topology
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tpu_check.check import Arrays, SliceCheck, check_slice
 from trainer.tpu_check.environment import TpuEnvironment
+from transforms.types import Dense, DType
 
 pytestmark = pytest.mark.tpu_aot
 
@@ -64,6 +65,28 @@ def test_the_stacks_of_a_plan_compile(tpu_environment: TpuEnvironment) -> None:
     alone = checked("v5p:2x2x1", tpu_environment, inputs=3)
     assert alone.step is not None
     assert found.step.collectives["all-to-all"] > alone.step.collectives["all-to-all"]
+
+
+@pytest.mark.parametrize("name", ["v5p:2x2x1", "v6e:2x2"])
+def test_replicated_tables_compile(name: str, tpu_environment: TpuEnvironment) -> None:
+    """A copy on each device, read by a gather; one more all-reduce at most, and less exchange between SparseCores."""
+    model = dlrm(events=EVENTS, inputs=3, rows=500)
+    few = [replace(one, type=Dense(DType.INT64, 500)) if one.name != "f2" else one for one in model.inputs[:3]]
+    model = replace(model, inputs=(*few, *model.inputs[3:]))
+    whole = {"f0": 1, "f1": 1, "linear/f0": 1, "linear/f1": 1}
+    found = check_slice(
+        replace(model, settings=SparseCoreSettings(replicated=whole)), Topology.parse(name), tpu_environment
+    )
+    assert found.problem is None
+    assert found.step is not None
+    stacks = {stack.name: stack for stack in found.stacks}
+    assert {stack for stack, one in stacks.items() if one.is_replicated} == set(whole)
+    assert stacks["f0"].device_bytes == 500 * model.config.dim * 2 * 4, "all rows, and their accumulators"
+    spread = check_slice(model, Topology.parse(name), tpu_environment)
+    assert spread.step is not None
+    assert found.step.gathers == spread.step.gathers + len(whole)
+    assert found.step.host_calls == 0
+    assert found.step.collectives["all-to-all"] <= spread.step.collectives["all-to-all"]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +140,7 @@ def test_the_dense_part_over_servers_has_one_array_each_way(name: str, tpu_envir
     assert step.leaving.count == 1
     units = step.leaving.bytes // 4 - EVENTS * (activations + 1)
     assert 0 < units < 1000, "the hidden units are counted"
-    assert step.host_calls == 0
+    assert (step.host_calls, step.gathers) == (0, 0), "the interaction of features gathers nothing"
     assert set(step.collectives) == {"all-reduce"}
     assert 0 < step.collective_bytes < 2 * found.dense_bytes, "gradients alone are summed"
     assert found.dense_bytes < step.needed_bytes < found.devices.hbm_bytes

@@ -65,12 +65,15 @@ class PlanTopology:
         cores: their number.
         memory_bytes: for tables, on each core.
         rates: what work costs.
+        device_cores: cores of a device that have one copy of a replicated table together, which sums of the gradients of all its rows over the devices
+            update; 0 where each core has a copy, and gets the gradients of single rows.
     """
 
     name: str
     cores: int
     memory_bytes: int
     rates: CoreRates
+    device_cores: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.cores <= MOST_CORES:
@@ -140,7 +143,7 @@ def _slice(slice_: Topology) -> PlanTopology:
     generation = slice_.generation
     chip, cores = _CHIPS[generation.name], generation.sparse_cores
     memory = int(generation.hbm_bytes * _TABLE_SHARE) // cores
-    return PlanTopology(str(slice_), slice_.sparse_cores, memory, _accelerator(chip, cores))
+    return PlanTopology(str(slice_), slice_.sparse_cores, memory, _accelerator(chip, cores), device_cores=cores)
 
 
 def _accelerator(chip: _Chip, cores: int) -> CoreRates:

@@ -97,6 +97,8 @@ class TableWork:
         state_bytes = table.slice_row_bytes(width)
         crossings = 1 if way.is_replicated else 2  # gradients, and values unless each core has them
         sent = self._others_share * (_ID_BYTES + row_bytes * crossings)
+        if way.is_replicated and self.topology.device_cores:
+            return self._summed_secs(width, local, rows)
         found = np.empty((len(rows), len(PHASES)))
         found[:, 0] = rates.shard_secs + served * (
             rates.request_secs + _accessed(row_bytes, rates) * rates.read_byte_secs
@@ -105,6 +107,18 @@ class TableWork:
         found[:, 2] = added * row_bytes * rates.gradient_byte_secs + whole * (
             rates.update_secs + 2 * _accessed(state_bytes, rates) * rates.update_byte_secs
         )
+        return found
+
+    def _summed_secs(self, width: int, local: Array, rows: Array) -> Array:
+        """Of a copy that sums over devices update: those of a ring are sent and received, two times each; all rows are read and written."""
+        rates, own = self.topology.rates, rows / self.topology.device_cores
+        devices = self.topology.cores // self.topology.device_cores
+        row_bytes, state_bytes = VALUE_BYTES * width, self.table.slice_row_bytes(width)
+        found = np.empty((len(rows), len(PHASES)))
+        read_secs = rates.request_secs + _accessed(row_bytes, rates) * rates.read_byte_secs
+        found[:, 0] = rates.shard_secs + local * read_secs
+        found[:, 1] = own * (row_bytes + VALUE_BYTES) * 4 * (1 - 1 / devices) * rates.wire_byte_secs
+        found[:, 2] = local * row_bytes * rates.gradient_byte_secs + own * 2 * state_bytes * rates.update_byte_secs
         return found
 
     def reader_secs(self, way: Way) -> float:

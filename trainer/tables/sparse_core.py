@@ -43,6 +43,7 @@ class SparseCoreSettings:
         default_max_unique_ids: the same for distinct ids.
         stacks: names of tables that are stacked, as a plan has them; others are stacked by TensorFlow's rule. Names of tables that the
             engine does not have are left out.
+        replicated: by name of a table that each device has whole, the most ids of a bag. They are in no stack, and need no buffer.
     """
 
     disable_table_stacking: bool = False
@@ -53,6 +54,7 @@ class SparseCoreSettings:
     default_max_ids: int = _TENSORFLOWS_LIMIT
     default_max_unique_ids: int = _TENSORFLOWS_LIMIT
     stacks: tuple[tuple[str, ...], ...] = ()
+    replicated: Mapping[str, int] = field(default_factory=_no_limits)
 
     def __post_init__(self) -> None:
         if self.allow_id_dropping:
@@ -64,7 +66,7 @@ class SparseCoreSettings:
         object.__setattr__(self, "stacks", tuple(map(tuple, self.stacks)))
         for name in ("max_ids_per_chip_per_sample", "default_max_ids", "default_max_unique_ids"):
             _check_positive(name, getattr(self, name))
-        for name in ("max_ids_per_table", "max_unique_ids_per_table"):
+        for name in ("max_ids_per_table", "max_unique_ids_per_table", "replicated"):
             limits = dict(sorted(getattr(self, name).items()))
             for stack, limit in limits.items():
                 _check_positive(f"{name}[{stack!r}]", limit)

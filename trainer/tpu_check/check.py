@@ -45,6 +45,7 @@ class CompiledStep:
         collective_bytes: that these leave on the device.
         entering, leaving: the arrays that cross from the host and back each step, in one call of the program.
         host_calls: how often the program calls the host while it runs.
+        gathers: operations that pick rows: those of SparseCores' programs and of replicated tables. The dense part of a DLRM has none.
     """
 
     needed_bytes: int
@@ -57,6 +58,7 @@ class CompiledStep:
     entering: Arrays = NO_ARRAYS
     leaving: Arrays = NO_ARRAYS
     host_calls: int = 0
+    gathers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,4 +136,5 @@ def _compiled(found: Mapping[str, Any]) -> CompiledStep:
         entering=Arrays(*found["entering"]),
         leaving=Arrays(*found["leaving"]),
         host_calls=found["host_calls"],
+        gathers=found["gathers"],
     )

@@ -25,6 +25,9 @@ from trainer.tables.tpu.traced_tables import TracedTables
 from trainer.tpu_check.checked_model import CheckedModel
 from trainer.tpu_check.sparse_core_count import set_sparse_cores
 
+#: What a step changes, in the order of its first arguments and of its results.
+_STATE = ("tables", "replicated", "state")
+
 
 def lower(request: Mapping[str, Any]) -> dict[str, Any]:
     """Write the program of a request; see the module."""
@@ -42,13 +45,13 @@ def lower(request: Mapping[str, Any]) -> dict[str, Any]:
     tables = TracedTables(engine)
     signature = _signature(model, tables, dense)
     step = _step(tables, dense, signature, slice_.replicas)
-    program = _hlo(step, signature, donated=len(tf.nest.flatten([signature["tables"], signature["state"]])))
+    program = _hlo(step, signature, donated=len(tf.nest.flatten([signature[name] for name in _STATE])))
     Path(request["program"]).write_bytes(program)
     return {
         "tables": len(tf.nest.flatten(signature["tables"])),
         "csr": {stack: [list(spec.shape) for spec in specs] for stack, specs in signature["csr"].items()},
         "dense_bytes": _bytes_of(signature["state"]),
-        "table_bytes": _bytes_of(signature["tables"]),
+        "table_bytes": _bytes_of([signature["tables"], signature["replicated"]]),
         "program_bytes": len(program),
     }
 
@@ -79,9 +82,11 @@ def _signature(model: CheckedModel, tables: TracedTables, dense: DensePart) -> d
     events, layout = model.events_per_replica, model.layout
     return {
         "tables": tables.table_specs(),
+        "replicated": tables.replicated_specs(),
         "state": dense.state_specs(),
         "csr": tables.csr_specs(),
         "minibatches": tf.TensorSpec([], tf.int32),
+        "bags": tables.bag_specs(),
         "dense": tf.TensorSpec([events, layout.dense_width]),
         "labels": tf.TensorSpec(model.head.label_shape(events)),
         "weights": tf.TensorSpec([events]),
@@ -97,11 +102,13 @@ def _step(tables: TracedTables, dense: DensePart, signature: Mapping[str, Any], 
 
     def step(*flat: Any) -> list[Any]:
         given = dict(zip(names, tf.nest.pack_sequence_as(list(signature.values()), flat), strict=True))
-        activations, kept = tables.begin(given["csr"], given["minibatches"], given["tables"])
+        activations, kept = tables.begin(
+            *(given[name] for name in ("csr", "minibatches", "tables", "replicated", "bags"))
+        )
         inputs = (activations, given["dense"], given["labels"], given["weights"])
         found = dense.step(given["state"], *inputs, replicas=replicas, total_of=total_of)
-        tables.end(found.gradients, kept)
-        return tf.nest.flatten([tables.arrays(), found.state])  # type: ignore[no-any-return]
+        tables.end(found.gradients, kept, total_of)
+        return tf.nest.flatten([tables.arrays(), tables.replicated(), found.state])  # type: ignore[no-any-return]
 
     return step
 

@@ -15,6 +15,7 @@ _COLLECTIVE = re.compile(
 )
 #: The type and the dimensions of an array.
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d+(?:e\d+m\d+\w*)?)\[([\d,]*)\]")
+_GATHER = re.compile(r" gather\(")
 #: Operations by which a program calls its host while it runs.
 _HOST_CALL = re.compile(r" (?:infeed|outfeed)\(|is_host_transfer=true")
 _LAYOUT = re.compile(r"entry_computation_layout=\{\((.*?)\)->(.*)$", re.MULTILINE)
@@ -31,7 +32,8 @@ def exchanged(text: str) -> dict[str, Any]:
     """What a program exchanges, for one device.
 
     ``collectives``: how often each kind, and ``collective_bytes``: of their results; ``entering`` and ``leaving``: the number and the bytes of
-    the arguments and results that are not state, which stays on the device; ``host_calls``: operations that wait for the host.
+    the arguments and results that are not state, which stays on the device; ``host_calls``: operations that wait for the host; ``gathers``: operations
+    that pick rows, those of programs of SparseCores with them.
     """
     found = _COLLECTIVE.findall(text)
     entering, leaving = _crossing(text)
@@ -41,6 +43,7 @@ def exchanged(text: str) -> dict[str, Any]:
         "entering": [len(entering), sum(entering)],
         "leaving": [len(leaving), sum(leaving)],
         "host_calls": len(_HOST_CALL.findall(text)),
+        "gathers": len(_GATHER.findall(text)),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainer.tables.spec import TableSpec
 from trainer.tables.tpu.placement import Placement
 from trainer.tables.tpu.planned_strategy import planned_strategy
 from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
@@ -26,7 +27,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Tables that are one array of each device.
+    """Tables that are one array of each device, or one table that each device has whole.
 
     Attributes:
         name: TensorFlow's, which limits of SparseCore name.
@@ -35,8 +36,9 @@ class Stack:
         slots: arrays of its size that the optimizer keeps beside the weights.
         device_rows: rows on each device.
         device_bytes: of weights and slots, on each device.
-        max_ids: ids that one SparseCore may request from another in a step.
+        max_ids: ids that one SparseCore may request from another in a step; 0 for a replicated table, of which none are requested.
         max_unique_ids: distinct ones.
+        is_replicated: whether each device has all rows.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Stack:
     device_bytes: int
     max_ids: int
     max_unique_ids: int
+    is_replicated: bool = False
 
 
 def stacks_of(model: CheckedModel, devices: Devices) -> tuple[Stack, ...]:
@@ -55,8 +58,29 @@ def stacks_of(model: CheckedModel, devices: Devices) -> tuple[Stack, ...]:
         engine = SparseCoreEngine(
             model.features, seed=0, events_per_replica=model.events_per_replica, settings=model.settings
         )
-    places = engine.places()
-    return tuple(_stack(engine, [places[one.name] for one in tables], devices) for tables in engine.stacks())
+    places, whole = engine.spread_places(), engine.replicated.places()
+    return tuple(
+        _whole_table(tables[0])
+        if tables[0].name in whole
+        else _stack(engine, [places[one.name] for one in tables], devices)
+        for tables in engine.stacks()
+    )
+
+
+def _whole_table(table: TableSpec) -> Stack:
+    """A replicated table."""
+    arrays = 1 + len(table.optimizer.slots)
+    return Stack(
+        name=table.name,
+        tables=(TableRow(table.name, table.vocabulary_size, table.dim, table.vocabulary_size, table.dim),),
+        optimizer=type(table.optimizer).__name__,
+        slots=len(table.optimizer.slots),
+        device_rows=table.vocabulary_size,
+        device_bytes=table.vocabulary_size * table.dim * arrays * _FLOAT_BYTES,
+        max_ids=0,
+        max_unique_ids=0,
+        is_replicated=True,
+    )
 
 
 def _stack(engine: SparseCoreEngine, places: list[Placement], devices: Devices) -> Stack:

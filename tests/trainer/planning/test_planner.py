@@ -19,7 +19,7 @@ from trainer.planning.plan_document import plan_bytes
 from trainer.planning.planner import make_plan
 from trainer.planning.topologies import topology_of
 from trainer.planning.ways import bound_of, ways_of
-from trainer.planning.work import TableWork
+from trainer.planning.work import TableWork, Way
 
 FOUR = topology_of("cpu:4")
 TWO_TABLES = (table("a", 4, 64, exponent=0.0), table("b", 4, 64, exponent=0.0))
@@ -152,6 +152,21 @@ def test_a_slice_has_its_sparse_cores():
     found = topology_of("v5p:4x4x4")
     assert found.cores == 256
     assert found.memory_bytes == int(95 * (1 << 30) * 0.75) // 4
+
+
+def test_a_copy_on_a_slice_costs_the_sums_of_all_its_rows():
+    """Between devices a ring sends and receives them two times; a row counts as one value more, the ids that it has."""
+    slice_ = topology_of("v5p:2x2x1")
+    assert (slice_.cores, slice_.device_cores) == (16, 4)
+    for rows in (10, 1000):
+        work, way = TableWork(table("t", rows, 64), slice_, 4096), Way(is_replicated=True)
+        ((lookup, exchange, update),) = work.secs(way, 64)
+        assert exchange == pytest.approx(rows / 4 * 65 * 4 * 4 * (3 / 4) * slice_.rates.wire_byte_secs)
+        assert lookup > 0
+        assert update > 0
+    few, many = table("few", 200, 128, exponent=0.0), table("many", 1_000_000, 128, exponent=0.0)
+    found = make_plan((few, many), slice_, 65_536).plan
+    assert [one.is_replicated for one in found.tables] == [True, False]
 
 
 @pytest.mark.parametrize("bad", [(), (table("a"), table("a"))])

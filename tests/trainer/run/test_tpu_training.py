@@ -22,6 +22,7 @@ from trainer.run.weights.run_state import linear_features
 from trainer.run.weights.saved_run import read_newest_run
 from trainer.serving.trained import evaluate
 from trainer.tables import CpuEngine
+from trainer.tables.sparse_core import SparseCoreSettings
 from warehouse import read_fragment
 from warehouse.reading.reader import read_labels
 
@@ -92,6 +93,22 @@ def test_a_run_trains_the_weights_of_the_cpu_engine(tmp_path, slice_, staleness,
         assert mine.partitions == theirs.partitions
         assert mine.scores.log_loss == pytest.approx(theirs.scores.log_loss, abs=1e-5)
         assert mine.scores.auc == pytest.approx(theirs.scores.auc, abs=1e-3)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
+def test_a_run_with_replicated_tables_trains_the_weights_of_the_cpu_engine(tmp_path, optimizer):
+    """On four devices, ended after an epoch, and gone on from its checkpoint with the tables spread."""
+    data = Synthetic(2, 150)
+    options = {"linear": True, "embedding_optimizer": optimizer}
+    expected = run(data, config(tmp_path / "cpu", **options))
+    settings = SparseCoreSettings(replicated={"words": 4, "linear/user": 1})
+    first = run(data, config(tmp_path / "tpu", **options), EmulatedSlice(4, settings=settings), stop=lambda: True)
+    assert not first.finished
+    found = run(data, config(tmp_path / "tpu", **options), EmulatedSlice(2))
+    assert found.finished
+    assert_close(tmp_path / "tpu", tmp_path / "cpu", 1e-4)
+    assert found.ledger == expected.ledger
 
 
 @pytest.mark.medium

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from transforms.arrays import Array
+from trainer.tables.tpu.replica_variables import replica_variable
 
 if TYPE_CHECKING:
     from trainer.model.dense_step import DenseState
@@ -45,15 +45,3 @@ class ReplicaState:
         for variable, value in zip(tf.nest.flatten(self._variables), tf.nest.flatten(state), strict=True):
             for part in variable.values:
                 part.assign(value)
-
-
-def replica_variable(value: Array) -> Any:
-    """A variable with a copy on every replica, which only the replica itself changes; made in the scope of the strategy."""
-    import tensorflow as tf
-
-    return tf.Variable(
-        value,
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.NONE,
-    )

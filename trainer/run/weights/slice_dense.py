@@ -22,6 +22,7 @@ from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
 from trainer.run.weights.replica_state import ReplicaState
+from trainer.tables.tpu.replica_variables import over_replicas
 from trainer.tables.tpu.slices import TpuSlice
 from transforms.arrays import Array
 
@@ -57,14 +58,14 @@ class SliceDense:
 
     def _replica_step(self, packed: Any) -> Any:
         answer, state = self._packed.run(
-            self._state.read(), packed, replicas=self._slice.replicas, total_of=_total_of_replicas
+            self._state.read(), packed, replicas=self._slice.replicas, total_of=over_replicas
         )
         self._state.write(state)
         return answer
 
     def _replica_gradients(self, packed: Any) -> Any:
         answer, state = self._packed.differentiate(
-            self._state.read(), packed, _replica(), replicas=self._slice.replicas, total_of=_total_of_replicas
+            self._state.read(), packed, _replica(), replicas=self._slice.replicas, total_of=over_replicas
         )
         self._state.write(state)
         return answer
@@ -74,7 +75,7 @@ class SliceDense:
 
         self._state.write(
             self._packed.update(
-                self._state.read(), segment, _replica(), replicas=self._slice.replicas, total_of=_total_of_replicas
+                self._state.read(), segment, _replica(), replicas=self._slice.replicas, total_of=over_replicas
             )
         )
         return tf.zeros([0])
@@ -142,13 +143,6 @@ class SliceDense:
         """See :meth:`DenseModel.load_state <trainer.model.dense_model.DenseModel.load_state>`."""
         self._dense.model.load_state(state)
         self._state.assign(self._dense.read_state())
-
-
-def _total_of_replicas(value: Any) -> Any:
-    """The sum of a tensor over the replicas of a slice, inside a step."""
-    import tensorflow as tf
-
-    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)
 
 
 def _replica() -> Any:

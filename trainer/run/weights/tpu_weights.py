@@ -19,7 +19,7 @@ from trainer.options.config import TrainConfig
 from trainer.planning.plan import PartitionPlan
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.one_engine import joined_features, joined_ids, name_in_engine, place_of
-from trainer.run.weights.replica_state import ReplicaState, replica_variable
+from trainer.run.weights.replica_state import ReplicaState
 from trainer.run.weights.run_state import AttemptBeginning, ReadRun, Weights, build_weights
 from trainer.run.weights.saved_tables import parted_tables, saved_states, state_arrays, under
 from trainer.run.weights.server_shards import ServerShards
@@ -28,6 +28,7 @@ from trainer.run.weights.step_pipeline import SliceSteps, Steps
 from trainer.tables.engine import TableState
 from trainer.tables.hashed_counts import HashedCounts
 from trainer.tables.sparse_core import SparseCoreSettings
+from trainer.tables.tpu.replica_variables import over_replicas, replica_variable
 from trainer.tables.tpu.slices import StepInputs, TpuSlice
 from transforms.arrays import Array
 
@@ -110,7 +111,6 @@ class TpuWeights:
         """The dense part of a step on one replica. Logits are NaN where a gradient of the activations is not finite."""
         import tensorflow as tf
 
-        context = tf.distribute.get_replica_context()
         found = self._dense.step(
             self._state.read(),
             activations,
@@ -118,7 +118,7 @@ class TpuWeights:
             labels,
             weights,
             replicas=self._slice.replicas,
-            total_of=lambda value: context.all_reduce(tf.distribute.ReduceOp.SUM, value),
+            total_of=over_replicas,
         )
         finite = tf.reduce_all(tf.math.is_finite(found.gradients))
         self._state.write(found.state)

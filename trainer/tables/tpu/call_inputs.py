@@ -17,6 +17,7 @@ import numpy as np
 from trainer.tables.tpu.engine import TpuEngine
 from trainer.tables.tpu.host_inputs import bags_of, replica_inputs
 from trainer.tables.tpu.remote_values import sent_values
+from trainer.tables.tpu.replicated_tables import bags_as_arrays
 from trainer.tables.tpu.slices import StepInputs
 from transforms.arrays import Array
 
@@ -100,7 +101,7 @@ class CallInputs:
     def elements(self, arrays: CallArrays) -> Any:
         """A ``tf.data.Dataset`` of the elements of one machine, on the device that TensorFlow has chosen for new tensors.
 
-        An element is (ids of each feature, gains of each feature), both ragged, and the other arrays.
+        An element is (ids of each feature, gains of each feature), both ragged but for replicated tables, and the other arrays.
         """
         import tensorflow as tf
 
@@ -126,18 +127,21 @@ class CallInputs:
         def element(k: Any) -> Any:
             ends = tf.concat([tf.zeros([1], tf.int64), tf.cumsum(tf.cast(lengths[k], tf.int64))], axis=0)
             own_ids, own_gains = (values[starts[k] : starts[k + 1]] for values in (ids, gains))
-            ragged_ids, ragged_gains, first = [], [], 0
-            for bags in self._bags:
+            of_ids, of_gains, first = [], [], 0
+            for feature, bags in zip(self._engine.features, self._bags, strict=True):
                 begin, end = ends[first], ends[first + bags]
                 splits = ends[first : first + bags + 1] - begin
                 values = tf.cast(own_ids[begin:end], tf.int64)
                 found = tf.RaggedTensor.from_row_splits(values, splits, validate=False)
-                ragged_ids.append(found)
-                ragged_gains.append(found.with_values(own_gains[begin:end]))
+                one = found, found.with_values(own_gains[begin:end])
+                if bound := self._engine.replicated.bound_of(feature):
+                    one = bags_as_arrays(*one, feature, self._engine.events, bound)
+                of_ids.append(one[0])
+                of_gains.append(one[1])
                 first += bags
             parts = tf.split(others[k], self._columns) if self._columns else []
             shaped = tuple(tf.reshape(part, shape) for part, shape in zip(parts, self._shapes, strict=True))
-            return (tuple(ragged_ids), tuple(ragged_gains)), shaped
+            return (tuple(of_ids), tuple(of_gains)), shaped
 
         count = tf.cast(tf.shape(lengths)[0], tf.int64)
         made = tf.data.Dataset.range(count).map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)

@@ -24,6 +24,7 @@ from trainer.tables.tensorflow_settings import table_to_tensorflow
 from trainer.tables.tpu.host_inputs import bags_of, distinct_rows
 from trainer.tables.tpu.learning_rates import LearningRates
 from trainer.tables.tpu.placement import BlockedTable, Placement
+from trainer.tables.tpu.replicated_tables import ReplicatedTables, TotalOf
 from trainer.tables.tpu.table_snapshot import CopiedTables
 from trainer.tables.tpu.table_states import PARAMETERS, StackArrays, initial_arrays, joined_parts, read_part, write_part
 from transforms.arrays import Array
@@ -39,22 +40,41 @@ class TpuEngine(ABC):
         tables: in order of first use.
         seed: of the initial values.
         events: of a replica in each step.
-        is_pipelined: whether the lookup of a step runs beside the dense part of the step before.
+        is_pipelined: whether the lookup of a step runs beside the dense part of the step before; lookups of replicated tables do not.
+        replicated: the tables that each device has whole.
+        spread: the features of the other tables, which the embedding hardware has.
+        spread_tables: those tables.
+
+    ``replicated``: by name of a table, see :class:`ReplicatedTables`.
     """
 
-    def __init__(self, features: Sequence[FeatureSpec], *, seed: int, events_per_replica: int, pipelined: bool) -> None:
+    def __init__(
+        self,
+        features: Sequence[FeatureSpec],
+        *,
+        seed: int,
+        events_per_replica: int,
+        pipelined: bool,
+        replicated: Mapping[str, int],
+    ) -> None:
         import tensorflow as tf
 
         self.features = tuple(features)
         self.tables = tables_of(features)
         self.seed = seed
         self.events = events_per_replica
-        self.is_pipelined = pipelined
         self.strategy = tf.distribute.get_strategy()
         if not isinstance(self.strategy, tf.distribute.TPUStrategy):
             raise ConfigError("a TPU engine must be made in the scope of a TPUStrategy", value=type(self.strategy).__name__,
                               next_step="with strategy.scope(): …")  # fmt: skip
         self._rates = LearningRates(self.tables)
+        self.replicated = ReplicatedTables(features, replicated, events=events_per_replica, rates=self._rates)
+        self.spread = tuple(one for one in self.features if not self.replicated.bound_of(one))
+        self.spread_tables = tables_of(self.spread)
+        if not self.spread:
+            raise ConfigError("a slice must have a table that is not replicated", value=", ".join(replicated),
+                              next_step="leave one out")  # fmt: skip
+        self.is_pipelined = pipelined
         self._snapshot: CopiedTables | None = None
         self._counter = self._new_counter()
 
@@ -88,17 +108,66 @@ class TpuEngine(ABC):
         if batch.rows != self.events * self.replicas:
             raise BadBatch("a batch must have the events of a step of all replicas", value=batch.rows,
                            allowed=f"{self.events} for each of {self.replicas} replicas")  # fmt: skip
+        self.replicated.check(batch)
 
-    @abstractmethod
+    def build(self) -> None:
+        """Make the tables on the TPUs, with their initial values. In the scope of the strategy."""
+        self.replicated.build()
+        self._build_spread()
+        self._write_tables({})
+
     def lookup(self, inputs: Any, *, training: bool = True) -> tuple[Any, Any]:
         """Activations, [events, width], and what :meth:`apply_gradients` of the same step needs. Inside ``strategy.run``.
 
-        ``training``: whether :meth:`apply_gradients` follows in the same step.
+        Args:
+            inputs: the ids of each feature, and what each id counts for, in the order of :attr:`features`: ragged, and for replicated tables
+                arrays (:func:`~trainer.tables.tpu.replicated_tables.bags_as_arrays`).
+            training: whether :meth:`apply_gradients` follows in the same step.
         """
+        found, kept = self.look_up_spread(inputs, training=training)
+        return self.activations(found, inputs), (kept, inputs)
+
+    def look_up_spread(self, inputs: Any, *, training: bool = True) -> tuple[Sequence[Any], Any]:
+        """The part of :meth:`lookup` that a pipelined engine has ahead: the activations of :attr:`spread`, and what their update needs."""
+        own = [self.features.index(one) for one in self.spread]
+        ids, gains = (tuple(of_features[f] for f in own) for of_features in inputs)
+        return self._look_up(ids, gains, training=training)
+
+    def activations(self, found: Sequence[Any], inputs: Any) -> Any:
+        """Activations, [events, width], from those of :attr:`spread` and the rows of replicated tables."""
+        whole = iter(self.replicated.look_up(self._replicated_inputs(inputs)))
+        spread = iter(found)
+        return self.joined([next(whole if self.replicated.bound_of(one) else spread) for one in self.features])
+
+    def apply_gradients(self, gradients: Any, kept: Any, *, total_of: TotalOf | None = None) -> None:
+        """One optimizer update for each distinct row of the step, by gradients [events, width]. Inside ``strategy.run``.
+
+        ``total_of``: the sums of tensors over all devices; None for the replicas of the strategy.
+        """
+        of_spread, inputs = kept
+        parts = self._split(gradients)
+        by_spread, by_whole = (
+            tuple(part for part, one in zip(parts, self.features, strict=True) if (one in self.spread) is is_spread)
+            for is_spread in (True, False)
+        )
+        self._update(by_spread, of_spread)
+        self.replicated.update(by_whole, self._replicated_inputs(inputs), total_of)
+
+    def _replicated_inputs(self, inputs: Any) -> list[tuple[Any, Any]]:
+        ids, gains = inputs
+        return [(ids[f], gains[f]) for f, one in enumerate(self.features) if self.replicated.bound_of(one)]
 
     @abstractmethod
-    def apply_gradients(self, gradients: Any, kept: Any) -> None:
-        """One optimizer update for each distinct row of the step, by gradients [events, width]. Inside ``strategy.run``."""
+    def _build_spread(self) -> None:
+        """Make the tables of the embedding hardware; values follow."""
+
+    @abstractmethod
+    def _look_up(self, ids: tuple[Any, ...], gains: tuple[Any, ...], *, training: bool) -> tuple[Sequence[Any], Any]:
+        """The activations of each of :attr:`spread`, and what :meth:`_update` needs."""
+
+    @abstractmethod
+    def _update(self, gradients: tuple[Any, ...], kept: Any) -> None:
+        """Update the rows of :attr:`spread` by the gradients of each, [bags, dim]."""
 
     def update_learning_rates(self) -> None:
         """Give the next step the current value of learning rates that are functions."""
@@ -175,17 +244,39 @@ class TpuEngine(ABC):
             found[own] = place.read(part, self._read_part(place.stack, part)[PARAMETERS], rows[own])
         return found
 
-    @abstractmethod
     def places(self) -> Places:
         """The place of each table, by name."""
+        found: dict[str, Placement | BlockedTable] = {**self.spread_places(), **self.replicated.places()}
+        return {table.name: found[table.name] for table in self.tables}
 
     @abstractmethod
+    def spread_places(self) -> Mapping[str, Placement] | Mapping[str, BlockedTable]:
+        """The place of each table that the embedding hardware has, by name."""
+
     def _read_part(self, stack: str, part: int) -> StackArrays:
         """A copy of the values of a part of a stack, after :meth:`_retrieve`."""
+        table = self._whole_table(stack)
+        return self._read_spread(stack, part) if table is None else self.replicated.read(table)
 
-    @abstractmethod
     def _write_part(self, stack: str, part: int, arrays: StackArrays) -> None:
         """Set the values of a part of a stack; :meth:`_load` follows."""
+        table = self._whole_table(stack)
+        if table is None:
+            self._write_spread(stack, part, arrays)
+        else:
+            self.replicated.write(table, arrays)
+
+    def _whole_table(self, stack: str) -> str | None:
+        """The replicated table whose place is a stack."""
+        return next((name for name, place in self.replicated.places().items() if place.stack == stack), None)
+
+    @abstractmethod
+    def _read_spread(self, stack: str, part: int) -> StackArrays:
+        """:meth:`_read_part` of the embedding hardware."""
+
+    @abstractmethod
+    def _write_spread(self, stack: str, part: int, arrays: StackArrays) -> None:
+        """:meth:`_write_part` of the embedding hardware."""
 
     @abstractmethod
     def _retrieve(self) -> None:
@@ -202,14 +293,14 @@ class TpuEngine(ABC):
             yield [table for table in self.tables if places[table.name].stack == stack]
 
     def _feature_configs(self) -> tuple[Any, ...]:
-        """The features as TensorFlow takes them: see :mod:`trainer.tables.tpu.host_inputs` for combiners and sequences.
+        """The features of the embedding hardware as TensorFlow takes them: see :mod:`trainer.tables.tpu.host_inputs` for combiners and sequences.
 
         The initial values are zeros here; :meth:`_write_tables` sets them.
         """
         import tensorflow as tf
 
         configs = {}
-        for table in self.tables:
+        for table in self.spread_tables:
             traced = replace(table, combiner="sum", optimizer=self._rates.traced(table.optimizer))
             configs[table.name] = table_to_tensorflow(traced)
             configs[table.name].initializer = tf.zeros_initializer()
@@ -217,7 +308,7 @@ class TpuEngine(ABC):
             tf.tpu.experimental.embedding.FeatureConfig(
                 configs[feature.table.name], output_shape=[bags_of(feature, self.events)], name=feature.name
             )
-            for feature in self.features
+            for feature in self.spread
         )
 
     def joined(self, activations: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What the engines on TPUs take of a partition plan: its stacks; and what they do not take, in words. Pure.
+"""What the engines on TPUs take of a partition plan: its stacks and replicated tables; and what they do not take, in words. Pure.
 
 ``TPUEmbeddingV2`` spreads the rows of every table cyclically over all SparseCores of a slice. It lets its caller say which tables are
 stacked, if they have equal padded widths, optimizers and quantization. ``TPUEmbedding``, of v2 to v4, takes neither.
@@ -6,7 +6,7 @@ stacked, if they have equal padded widths, optimizers and quantization. ``TPUEmb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from trainer.planning.plan import PartitionPlan, TablePlan
@@ -28,25 +28,38 @@ def stack_groups(tables: Sequence[TableSpec], stacks: Sequence[Sequence[str]]) -
     return groups
 
 
-def not_taken(plan: PartitionPlan, tables: Sequence[TableSpec], devices: int, sparse_cores: int) -> tuple[str, ...]:
+def not_taken(
+    plan: PartitionPlan,
+    tables: Sequence[TableSpec],
+    devices: int,
+    sparse_cores: int,
+    replicated: Collection[str] = (),
+) -> tuple[str, ...]:
     """A sentence for each kind of thing that a slice does not take of a plan; none if the slice has tables as the plan says.
 
     Args:
         tables: of the model, of which the plan's are a part.
         devices: of the slice.
         sparse_cores: of a device; 0 for the embedding hardware of v2 to v4.
+        replicated: names of the tables that each device has whole.
     """
-    own = [one for one in plan.tables if any(table.name == one.name for table in tables)]
+    names = {table.name for table in tables}.difference(replicated)
+    own = [one for one in plan.tables if one.name in names]
     if not sparse_cores:
         return ("The embedding hardware of v2 to v4 takes nothing of a plan: TensorFlow places its tables.",)
-    return tuple(_partitions(plan, own, devices * sparse_cores)) + tuple(_stacks(plan, tables))
+    spread = [table for table in tables if table.name in names]
+    return tuple(_partitions(plan, own, devices * sparse_cores)) + tuple(_stacks(plan, spread))
 
 
 def _partitions(plan: PartitionPlan, own: Sequence[TablePlan], cores: int) -> Iterator[str]:
     if plan.cores != cores:
-        yield f"The plan has {plan.cores} cores and the slice {cores} SparseCores: all of them hold rows of every table."
+        yield f"The plan has {plan.cores} cores and the slice {cores} SparseCores: all of them hold rows of every table that is spread."
+    if names := [one.name for one in own if one.is_replicated]:
+        yield (
+            f"Tables that the plan has replicated ({_listed(names)}), whose events may have any number of ids, or which are the largest of a plan "
+            f"that replicates all: {_SPREAD}."
+        )
     kinds: tuple[tuple[str, Callable[[TablePlan], bool]], ...] = (
-        ("replicated", lambda one: one.is_replicated),
         ("on one core", lambda one: not one.is_replicated and one.partition == "table"),
         ("in slices of columns", lambda one: len(one.slices) > 1),
         ("in blocks of rows", lambda one: any(len(part.cores) > 1 and part.row_ends for part in one.slices)),

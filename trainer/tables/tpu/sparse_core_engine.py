@@ -36,10 +36,16 @@ class SparseCoreEngine(TpuEngine):
         import tensorflow as tf
 
         refuse_for_sparse_core(features)
-        super().__init__(features, seed=seed, events_per_replica=events_per_replica, pipelined=pipelined)
+        self.settings = settings or SparseCoreSettings()
+        super().__init__(
+            features,
+            seed=seed,
+            events_per_replica=events_per_replica,
+            pipelined=pipelined,
+            replicated=self.settings.replicated,
+        )
         self.sparse_cores = int(self.strategy.extended.tpu_hardware_feature.num_embedding_devices_per_chip)
         _check_events(events_per_replica, self.sparse_cores)
-        self.settings = settings or SparseCoreSettings()
         self.embedding = tf.tpu.experimental.embedding.TPUEmbeddingV2(
             self._laid_out(self._feature_configs()),
             pipeline_execution_with_tensor_core=pipelined,
@@ -49,7 +55,7 @@ class SparseCoreEngine(TpuEngine):
 
     def _laid_out(self, configs: tuple[Any, ...]) -> tuple[Any, ...]:
         """The features with the layouts of tables whose stacks the settings name; TensorFlow lays out the others."""
-        groups = stack_groups(self.tables, self.settings.stacks)
+        groups = stack_groups(self.spread_tables, self.settings.stacks)
         if not groups:
             return configs
         from tensorflow.python.tpu import _pywrap_sparse_core_layout
@@ -59,10 +65,10 @@ class SparseCoreEngine(TpuEngine):
         )
         # TensorFlow for TPUs 2.20 does not take the number of features.
         takes_features = "num_features" in (stacker.AddTable.__doc__ or "")
-        for table in sorted(self.tables, key=lambda one: one.name):  # as TensorFlow orders them
+        for table in sorted(self.spread_tables, key=lambda one: one.name):  # as TensorFlow orders them
             if table.name not in groups:
                 continue
-            own = [feature for feature in self.features if feature.table.name == table.name]
+            own = [feature for feature in self.spread if feature.table.name == table.name]
             stacker.AddTable(
                 table_name=table.name,
                 table_height=table.vocabulary_size,
@@ -77,38 +83,33 @@ class SparseCoreEngine(TpuEngine):
         return configs
 
     def _check_limits(self) -> None:
-        stacks = sorted({place.stack for place in self.places().values()})
+        stacks = sorted({place.stack for place in self.spread_places().values()})
         unknown = {*self.settings.max_ids_per_table, *self.settings.max_unique_ids_per_table} - {*stacks}
         if unknown:
             raise ConfigError("limits of SparseCore must name a stack of the tables", value=sorted(unknown),
                               allowed=", ".join(stacks))  # fmt: skip
 
-    def build(self) -> None:
-        """Make the tables on the TPUs, with their initial values."""
+    def _build_spread(self) -> None:
         self.embedding.build()
-        self._write_tables({})
 
-    def lookup(self, inputs: Any, *, training: bool = True) -> tuple[Any, Any]:
-        """See :meth:`TpuEngine.lookup`."""
-        ids, gains = inputs
+    def _look_up(self, ids: tuple[Any, ...], gains: tuple[Any, ...], *, training: bool) -> tuple[Sequence[Any], Any]:
         activations, kept = self.embedding(ids, gains)
-        return self.joined(activations), kept
+        return activations, kept
 
-    def apply_gradients(self, gradients: Any, kept: Any) -> None:
-        """See :meth:`TpuEngine.apply_gradients`."""
-        self.embedding.apply_gradients(self._split(gradients), kept)
+    def _update(self, gradients: tuple[Any, ...], kept: Any) -> None:
+        self.embedding.apply_gradients(gradients, kept)
 
-    def places(self) -> Mapping[str, Placement]:
-        """See :meth:`TpuEngine.places`."""
+    def spread_places(self) -> Mapping[str, Placement]:
+        """See :meth:`TpuEngine.spread_places`."""
         layouts = self.embedding.embedding_layouts
-        return {table.name: placement_of(layouts[table.name], self.replicas) for table in self.tables}
+        return {table.name: placement_of(layouts[table.name], self.replicas) for table in self.spread_tables}
 
-    def _read_part(self, stack: str, part: int) -> StackArrays:
+    def _read_spread(self, stack: str, part: int) -> StackArrays:
         variables = self.embedding.variables[stack]
         shape = self._shape_of(stack, part)
         return {name: read_values(variable.values[part]).reshape(shape) for name, variable in variables.items()}
 
-    def _write_part(self, stack: str, part: int, arrays: StackArrays) -> None:
+    def _write_spread(self, stack: str, part: int, arrays: StackArrays) -> None:
         for name, variable in self.embedding.variables[stack].items():
             write_values(variable.values[part], arrays[name].reshape(-1, arrays[name].shape[-1]))
 
@@ -119,7 +120,7 @@ class SparseCoreEngine(TpuEngine):
         """The variables are on the TPUs."""
 
     def _shape_of(self, stack: str, part: int) -> tuple[int, ...]:
-        return next(place.part_shape(part) for place in self.places().values() if place.stack == stack)
+        return next(place.part_shape(part) for place in self.spread_places().values() if place.stack == stack)
 
 
 def clear_overflow(error: Exception) -> BadBatch | None:

@@ -24,7 +24,7 @@ class TpuEmbeddingEngine(TpuEngine):
         import tensorflow as tf
 
         refuse_for_tpu_embedding(features)
-        super().__init__(features, seed=seed, events_per_replica=events_per_replica, pipelined=pipelined)
+        super().__init__(features, seed=seed, events_per_replica=events_per_replica, pipelined=pipelined, replicated={})
         self.embedding = tf.tpu.experimental.embedding.TPUEmbedding(
             self._feature_configs(), None, pipeline_execution_with_tensor_core=pipelined
         )
@@ -35,23 +35,18 @@ class TpuEmbeddingEngine(TpuEngine):
         self.embedding._get_and_update_output_shapes_from_input()
         return self.embedding._create_config_proto()
 
-    def build(self) -> None:
-        """Set up the embedding hardware and load the tables, with their initial values."""
+    def _build_spread(self) -> None:
         self.embedding.build()
-        self._write_tables({})
 
-    def lookup(self, inputs: Any, *, training: bool = True) -> tuple[Any, Any]:
-        """See :meth:`TpuEngine.lookup`."""
-        ids, gains = inputs
+    def _look_up(self, ids: tuple[Any, ...], gains: tuple[Any, ...], *, training: bool) -> tuple[Sequence[Any], Any]:
         self.embedding.enqueue(ids, gains, training=training)
-        return self.joined(self.embedding.dequeue()), None
+        return self.embedding.dequeue(), None
 
-    def apply_gradients(self, gradients: Any, kept: Any) -> None:
-        """See :meth:`TpuEngine.apply_gradients`."""
-        self.embedding.apply_gradients(self._split(gradients))
+    def _update(self, gradients: tuple[Any, ...], kept: Any) -> None:
+        self.embedding.apply_gradients(gradients)
 
-    def places(self) -> Mapping[str, BlockedTable]:
-        """See :meth:`TpuEngine.places`."""
+    def spread_places(self) -> Mapping[str, BlockedTable]:
+        """See :meth:`TpuEngine.spread_places`."""
         found = {}
         for table in self.tables:
             parts = self._variables_of(table.name)[PARAMETERS].variables
@@ -63,10 +58,10 @@ class TpuEmbeddingEngine(TpuEngine):
         """The variables of a table on the hosts, by name: its values, and each slot."""
         return self.embedding._variables[table]
 
-    def _read_part(self, stack: str, part: int) -> StackArrays:
+    def _read_spread(self, stack: str, part: int) -> StackArrays:
         return {name: read_values(one.variables[part]) for name, one in self._variables_of(stack).items()}
 
-    def _write_part(self, stack: str, part: int, arrays: StackArrays) -> None:
+    def _write_spread(self, stack: str, part: int, arrays: StackArrays) -> None:
         for name, one in self._variables_of(stack).items():
             write_values(one.variables[part], arrays[name])
 

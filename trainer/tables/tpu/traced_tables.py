@@ -12,6 +12,7 @@ import tensorflow as tf
 from tensorflow.python.tpu.tpu_embedding_v3 import PartitionedCsrFormatTensor
 
 from trainer.tables.tpu.host_inputs import bags_of
+from trainer.tables.tpu.replicated_tables import TotalOf
 from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
 from trainer.tables.tpu.table_states import PARAMETERS
 
@@ -55,9 +56,9 @@ class TracedTables:
         return found
 
     def table_specs(self) -> dict[str, dict[str, Any]]:
-        """The types of a replica's arrays."""
+        """The types of a replica's arrays of the spread tables."""
         shapes = {}
-        for place in self._engine.places().values():
+        for place in self._engine.spread_places().values():
             shards, rows, columns = place.part_shape(0)
             shapes[place.stack] = (shards * rows, columns)
         return {
@@ -71,7 +72,7 @@ class TracedTables:
             tf.RaggedTensor.from_row_splits(
                 tf.zeros([0], tf.int64), tf.zeros([bags_of(feature, engine.events) + 1], tf.int64)
             )
-            for feature in engine.features
+            for feature in engine.spread
         )
         gains = tuple(one.with_values(tf.zeros([0])) for one in ids)
         made = embedding.enqueue(ids, gains)
@@ -82,11 +83,27 @@ class TracedTables:
             for stack, of_stack in made.items()
         }
 
-    def begin(self, csr: Mapping[str, Sequence[Any]], minibatches: Any, arrays: Mapping[str, Mapping[str, Any]]) -> Any:
+    def replicated_specs(self) -> dict[str, dict[str, Any]]:
+        """The types of a replica's arrays of the replicated tables."""
+        return self._engine.replicated.array_specs()
+
+    def bag_specs(self) -> list[tuple[Any, Any]]:
+        """The types of a replica's ids and gains of each feature of a replicated table."""
+        replicated = self._engine.replicated
+        shapes = [[bags_of(one, self._engine.events), replicated.bound_of(one)] for one in replicated.features]
+        return [(tf.TensorSpec(shape, tf.int32), tf.TensorSpec(shape)) for shape in shapes]
+
+    def begin(
+        self,
+        csr: Mapping[str, Sequence[Any]],
+        minibatches: Any,
+        arrays: Mapping[str, Mapping[str, Any]],
+        replicated: Mapping[str, Mapping[str, Any]],
+        bags: Sequence[tuple[Any, Any]],
+    ) -> Any:
         """Make the arguments the values of the tables and ids that the engine uses; the activations and what the update needs."""
-        self._embedding._variables = {
-            stack: {name: TracedArray(value) for name, value in values.items()} for stack, values in arrays.items()
-        }
+        self._embedding._variables = _traced(arrays)
+        self._engine.replicated.variables = _traced(replicated)
         counts = self._embedding._table_to_sample_count
         parts = {
             stack: PartitionedCsrFormatTensor(
@@ -95,15 +112,26 @@ class TracedTables:
             for stack, of_stack in csr.items()
         }
         activations, kept = self._embedding.dequeue(parts)
-        return self._engine.joined(activations), kept
+        own = dict(zip(self._engine.replicated.features, bags, strict=True))
+        inputs = tuple(zip(*(own.get(one, (None, None)) for one in self._engine.features), strict=True))
+        return self._engine.activations(activations, inputs), (kept, inputs)
 
-    def end(self, gradients: Any, kept: Any) -> None:
-        """Update the tables."""
-        self._engine.apply_gradients(gradients, kept)
+    def end(self, gradients: Any, kept: Any, total_of: TotalOf) -> None:
+        """Update the tables; ``total_of``: the sum of a tensor over all devices."""
+        self._engine.apply_gradients(gradients, kept, total_of=total_of)
 
     def arrays(self) -> dict[str, dict[str, Any]]:
-        """The values now."""
-        return {
-            stack: {name: one.value for name, one in values.items()}
-            for stack, values in self._embedding._variables.items()
-        }
+        """The values of the spread tables now."""
+        return _values(self._embedding._variables)
+
+    def replicated(self) -> dict[str, dict[str, Any]]:
+        """The values of the replicated tables now."""
+        return _values(self._engine.replicated.variables)
+
+
+def _traced(arrays: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, TracedArray]]:
+    return {name: {part: TracedArray(value) for part, value in parts.items()} for name, parts in arrays.items()}
+
+
+def _values(variables: Mapping[str, Mapping[str, TracedArray]]) -> dict[str, dict[str, Any]]:
+    return {name: {part: one.value for part, one in parts.items()} for name, parts in variables.items()}
