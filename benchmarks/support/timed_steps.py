@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +40,8 @@ def start_roles_like_this(file: Path) -> None:
 
     command = training_jobs.role_command
 
-    def timed(run_dir: str, kind: str, name: str, options: Sequence[str]) -> list[str]:
-        return [sys.executable, "-m", "benchmarks.support.timed_steps", str(file), *command(run_dir, kind, name, options)[3:]]  # fmt: skip
+    def timed(*given: Any, **options: Any) -> list[str]:
+        return [sys.executable, "-m", "benchmarks.support.timed_steps", str(file), *command(*given, **options)[3:]]
 
     training_jobs.role_command = timed
 

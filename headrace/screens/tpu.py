@@ -91,6 +91,7 @@ class SliceRow:
             f"dense part {bytes_text(self.dense_bytes)}, temporary {bytes_text(step.temporary_bytes)}",
             f"work of a step on each device: {step.flops:.3g} floating-point operations, {bytes_text(step.accessed_bytes)} read and written",
             f"exchanged between devices: {exchanged or 'nothing'}",
+            *_leg_lines(step),
             self._program_table(step),
         ]
 
@@ -118,6 +119,16 @@ class SliceRow:
             (name, count_text(step.entering.count), bytes_text(step.entering.bytes), count_text(step.leaving.count), bytes_text(step.leaving.bytes),
              count_text(sum(step.collectives.values())), bytes_text(step.collective_bytes), count_text(step.host_calls)),
         ])  # fmt: skip
+
+
+def _leg_lines(step: CompiledStep) -> list[str]:
+    """The exchanges of a dense update that the devices share out."""
+    if not step.legs:
+        return []
+    legs = ", ".join(
+        f"{one.name} along {one.axis} over {count_text(one.devices)} {bytes_text(one.bytes)}" for one in step.legs
+    )
+    return [f"dense update shared out over the devices, each with the optimizer's slots of its segment: {legs}"]
 
 
 def _traffic_text(found: HostTraffic) -> str:

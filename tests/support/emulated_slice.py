@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import mirrored_run
 
 from tests.support.optimizer_formulas import reference
+from trainer.planning.meshes import grid_coordinates, mesh_of
 from trainer.tables import FeatureSpec, IdBatch, TableSpec
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.tpu.call_inputs import CallInputs
@@ -122,6 +123,35 @@ class EmulatedTpuEmbeddingEngine(_EmulatedDevices, TpuEmbeddingEngine):
         embedding._load_variables = embedding._retrieve_variables = lambda: None
 
 
+class EmulatedCollectives:
+    """See :class:`~trainer.model.sharded_step.Collectives`: each sum over a group is one over all replicas of what the group's have in its row."""
+
+    def __init__(self, replicas: int) -> None:
+        self._replicas = replicas
+
+    def replica(self):
+        return tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
+
+    def total(self, value):
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+    def reduce_scatter(self, flat, groups):
+        group, place = self._place(groups)
+        placed = tf.one_hot(group, len(groups))[:, None] * flat
+        own = self.total(placed)[group]
+        return tf.reshape(own, [len(groups[0]), -1])[place]
+
+    def all_gather(self, part, groups):
+        group, _ = self._place(groups)
+        placed = tf.one_hot(self.replica(), self._replicas)[:, None] * part
+        return tf.reshape(tf.gather(self.total(placed), tf.constant(groups)[group]), [-1])
+
+    def _place(self, groups):
+        """The group of this replica, and its place in it."""
+        found = {device: (g, k) for g, group in enumerate(groups) for k, device in enumerate(group)}
+        return tf.unstack(tf.constant([found[replica] for replica in range(self._replicas)])[self.replica()])
+
+
 class EmulatedSlice:
     """A :class:`~trainer.tables.tpu.slices.TpuSlice`; without ``sparse_cores`` one of v2 to v4.
 
@@ -139,6 +169,9 @@ class EmulatedSlice:
     ) -> None:
         self.replicas, self.sparse_cores, self.holds_tables = replicas, sparse_cores, True
         self.machines = max(len(servers), 1)
+        sides = [side for side in (1, 2, 4, 8) if replicas % side == 0 and side * side <= replicas]
+        self.mesh = mesh_of(grid_coordinates((sides[-1], replicas // sides[-1])))
+        self.collectives = EmulatedCollectives(replicas)
         self._settings = settings or SparseCoreSettings()
         #: Of each step without tables, the bytes that enter all devices and those that leave them.
         self.transfers: list[tuple[int, int]] = []

@@ -90,6 +90,30 @@ def test_replicated_tables_compile(name: str, tpu_environment: TpuEnvironment) -
 
 
 @pytest.mark.parametrize(
+    ("name", "sides", "optimizer"), [("v6e:16x16", (16, 16), "adam"), ("v5p:2x2x1", (2, 2), "lamb")]
+)
+def test_a_dense_update_in_segments_has_the_bytes_of_the_formula(
+    name: str, sides: tuple[int, int], optimizer: str, tpu_environment: TpuEnvironment
+) -> None:
+    """An MLP of more than 32 MiB: gradients are scattered along Y and X and weights gathered back, and slots are those of a segment."""
+    model = dlrm(events=256, inputs=2, top_mlp=(3072, 3072, 64), dense_optimizer=optimizer)
+    found = check_slice(model, Topology.parse(name), tpu_environment)
+    assert found.problem is None
+    step, devices = found.step, found.devices.count
+    assert step is not None
+    assert [(one.name, one.axis, one.devices) for one in step.legs] == [
+        ("reduce-scatter", "Y", sides[0]), ("reduce-scatter", "X", sides[1]), ("all-gather", "X", sides[1]), ("all-gather", "Y", sides[0]),
+    ]  # fmt: skip
+    assert [one.compiled_bytes for one in step.legs] == [one.bytes for one in step.legs]
+    assert step.legs[1].bytes == step.legs[0].bytes // sides[0], "X has 1/Y of the bytes"
+    weights = step.legs[0].bytes
+    assert weights > 32 << 20
+    assert found.dense_bytes == pytest.approx(weights * (1 + 2 / devices), rel=0.01), "both slots of a segment"
+    assert step.collectives["reduce-scatter"] == 2
+    assert step.host_calls == 0
+
+
+@pytest.mark.parametrize(
     "model",
     [
         {"network": "dcn", "cross_rank": 16, "dense_optimizer": "adagrad"},

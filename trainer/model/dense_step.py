@@ -30,7 +30,7 @@ class DenseGradients:
     Attributes:
         logits: see :class:`DenseResult`.
         by_activations: the loss's gradients by the activations.
-        by_weights: by each dense weight, summed over the replicas.
+        by_weights: by each dense weight, summed over the replicas, or as ``sum_of`` returns it.
         changing: random state and moving statistics after the step.
     """
 
@@ -134,8 +134,9 @@ class DensePart:
         *,
         replicas: int,
         total_of: Callable[[Any], Any],
+        sum_of: Callable[[Any], Any] | None = None,
     ) -> DenseGradients:
-        """The gradients of :meth:`step`, without its update."""
+        """The gradients of :meth:`step`, without its update; ``sum_of``: applied to each gradient by weights in place of ``total_of``."""
         variables = [*self.model.trainable, *self.model.changing]
         mapping = list(zip(variables, [*state["weights"], *state["changing"]], strict=True))
         columns = [self.deep_columns, activations.shape[1] - self.deep_columns]
@@ -151,7 +152,8 @@ class DensePart:
             with keras.StatelessScope(state_mapping=mapping):
                 logits = self.model.logits(deep, linear, dense)
         changing = [scope.get_current_value(variable) for variable in self.model.changing]
-        return DenseGradients(logits, by_activations, [total_of(gradient) for gradient in by_weights], changing)
+        summed = [(sum_of or total_of)(gradient) for gradient in by_weights]
+        return DenseGradients(logits, by_activations, summed, changing)
 
     def predict(self, state: Mapping[str, Any], activations: Any, dense: Any) -> Any:
         """The logits of :meth:`step` before any weight changes, without a gradient."""

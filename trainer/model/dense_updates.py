@@ -12,7 +12,7 @@ without a gradient, has a ratio of 1. Lamb is that of Keras. Lars has a momentum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,27 @@ def step_rate(kind: str, rate: float, batch_rows: int) -> float:
     return rate / batch_rows if kind == "newton" else rate
 
 
-def updated(kind: str, rate: float, weight: Any, gradient: Any, slots: Sequence[Any], step: Any) -> list[Any]:
-    """The weight and its slots after an update; ``rate``: a :func:`step_rate`; ``step``: updates before it, float32."""
+def updated(
+    kind: str,
+    rate: float,
+    weight: Any,
+    gradient: Any,
+    slots: Sequence[Any],
+    step: Any,
+    *,
+    trust_of: Callable[[Any, Any], Any] | None = None,
+) -> list[Any]:
+    """The weight and its slots after an update.
+
+    Args:
+        kind: the optimizer.
+        rate: a :func:`step_rate`.
+        weight: one array, or a segment of all weights.
+        gradient: of its shape.
+        slots: of its shape.
+        step: updates before it, float32.
+        trust_of: the trust ratios of a weight and its change, of each float or of all; None for one array.
+    """
     if kind == "sgd":
         return [weight - rate * gradient]
     if kind == "newton":
@@ -53,7 +72,8 @@ def updated(kind: str, rate: float, weight: Any, gradient: Any, slots: Sequence[
         total = slots[0] + tf.square(gradient)
         return [weight - rate * gradient / tf.sqrt(total + _EPSILON), total]
     if kind == "lars":
-        ratio = trust_ratio(weight, gradient) if len(weight.shape) > 1 else _ONE
+        ratio_of = trust_of or (trust_ratio if len(weight.shape) > 1 else _no_ratio)
+        ratio = ratio_of(weight, gradient)
         momentum = _LARS_MOMENTUM * slots[0] + rate * ratio * gradient
         return [weight - momentum, momentum]
     one, two = _ADAM_DECAYS
@@ -62,9 +82,13 @@ def updated(kind: str, rate: float, weight: Any, gradient: Any, slots: Sequence[
     if kind == "lamb":
         without_bias = mean / (1 - tf.pow(one, step + 1))
         change = without_bias / (tf.sqrt(squares / (1 - tf.pow(two, step + 1))) + _EPSILON)
-        return [weight - rate * trust_ratio(weight, change) * change, mean, squares]
+        return [weight - rate * (trust_of or trust_ratio)(weight, change) * change, mean, squares]
     corrected = rate * tf.sqrt(1 - tf.pow(two, step + 1)) / (1 - tf.pow(one, step + 1))
     return [weight - mean * corrected / (tf.sqrt(squares) + _EPSILON), mean, squares]
+
+
+def _no_ratio(weight: Any, change: Any) -> Any:
+    return _ONE
 
 
 def trust_ratio(weight: Any, change: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer.model.dense_step import DensePart, DenseState
+from trainer.model.dense_step import DensePart, DenseResult, DenseState
 from trainer.model.inputs import InputLayout
 from transforms.arrays import Array
 
@@ -98,14 +98,12 @@ class PackedStep:
         np.concatenate(parts, axis=1, out=packed[:rows])
         return packed
 
-    def run(
-        self, state: Mapping[str, Any], packed: Any, *, replicas: int, total_of: Callable[[Any], Any]
-    ) -> tuple[Any, DenseState]:
+    def run(self, step: Callable[..., DenseResult], state: Mapping[str, Any], packed: Any) -> tuple[Any, DenseState]:
         """The step of one replica: from a float32 tensor [events, columns] to the flat answer, and the state after it.
 
-        ``replicas``, ``total_of``: see :meth:`DensePart.step <trainer.model.dense_step.DensePart.step>`.
+        ``step``: from the state, activations, dense numbers, labels and weights, as :meth:`DensePart.step <trainer.model.dense_step.DensePart.step>`.
         """
-        found = self.dense.step(state, *self._split(packed), replicas=replicas, total_of=total_of)
+        found = step(state, *self._split(packed))
         units_on = tf.cast(found.units_on, tf.float32)
         return tf.concat([self._of_events(found.gradients, found.logits), units_on], axis=0), found.state
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,26 @@ NO_ARRAYS = Arrays()
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateLeg:
+    """One exchange of a dense update that is shared out over the devices.
+
+    Attributes:
+        name: ``reduce-scatter`` or ``all-gather``.
+        axis: ``Y`` or ``X``, of the grid of devices.
+        devices: that exchange.
+        bytes: of the longer array, by formula.
+        compiled_bytes: of the collectives of these devices in the program, in the form of the compiler: a sum of which a part is kept, and an all-to-all of
+            copies.
+    """
+
+    name: str
+    axis: str
+    devices: int
+    bytes: int
+    compiled_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledStep:
     """What the compiler says of a step, for one device.
 
@@ -46,6 +66,7 @@ class CompiledStep:
         entering, leaving: the arrays that cross from the host and back each step, in one call of the program.
         host_calls: how often the program calls the host while it runs.
         gathers: operations that pick rows: those of SparseCores' programs and of replicated tables. The dense part of a DLRM has none.
+        legs: the exchanges of a dense update that is shared out over the devices; none of one that each device makes.
     """
 
     needed_bytes: int
@@ -59,6 +80,7 @@ class CompiledStep:
     leaving: Arrays = NO_ARRAYS
     host_calls: int = 0
     gathers: int = 0
+    legs: tuple[UpdateLeg, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +122,8 @@ def check_slice(model: CheckedModel, topology: Topology, environment: TpuEnviron
         lowered = _lower(model, devices, environment, program)
         found = environment.run(
             "compiling", "trainer.tpu_check.compile",
-            {"program": program, "topology": str(topology), "replicas": devices.count, "tables": lowered["tables"]},
+            {"program": program, "topology": str(topology), "replicas": devices.count, "tables": lowered["tables"],
+             "coordinates": devices.coordinates, "legs": lowered["legs"]},
             timeout_secs=COMPILE_TIMEOUT_SECS,
         )  # fmt: skip
     if found["devices"] != devices.count:
@@ -109,7 +132,7 @@ def check_slice(model: CheckedModel, topology: Topology, environment: TpuEnviron
     if "error" in found:
         problem = problem_of(found["error"], topology, devices, stacks)
         return SliceCheck(topology, devices, events, stacks, lowered["dense_bytes"], problem=problem)
-    return SliceCheck(topology, devices, events, stacks, lowered["dense_bytes"], _compiled(found))
+    return SliceCheck(topology, devices, events, stacks, lowered["dense_bytes"], _compiled(found, lowered["legs"]))
 
 
 def _lower(model: CheckedModel, devices: Devices, environment: TpuEnvironment, program: str) -> dict[str, Any]:
@@ -118,12 +141,21 @@ def _lower(model: CheckedModel, devices: Devices, environment: TpuEnvironment, p
         "replicas": devices.count,
         "hosts": devices.hosts,
         "sparse_cores": devices.sparse_cores,
+        "coordinates": devices.coordinates,
         "program": program,
     }
     return environment.run("lowering", "trainer.tpu_check.lower", request, timeout_secs=COMPILE_TIMEOUT_SECS)
 
 
-def _compiled(found: Mapping[str, Any]) -> CompiledStep:
+#: The collective of the program for each exchange.
+_COMPILED_AS = {"reduce-scatter": ("all-reduce", "reduce-scatter"), "all-gather": ("all-to-all", "all-gather")}
+
+
+def _counted(leg: Mapping[str, Any], found: Mapping[str, Sequence[int]]) -> int:
+    return sum(found[kind][1] for kind in _COMPILED_AS[leg["name"]] if kind in found)
+
+
+def _compiled(found: Mapping[str, Any], legs: Sequence[Mapping[str, Any]]) -> CompiledStep:
     new_outputs = found["output_bytes"] - found["alias_bytes"]
     return CompiledStep(
         needed_bytes=found["argument_bytes"] + new_outputs + found["temporary_bytes"] + found["code_bytes"],
@@ -137,4 +169,8 @@ def _compiled(found: Mapping[str, Any]) -> CompiledStep:
         leaving=Arrays(*found["leaving"]),
         host_calls=found["host_calls"],
         gathers=found["gathers"],
+        legs=tuple(
+            UpdateLeg(leg["name"], leg["axis"], len(leg["groups"][0]), leg["bytes"], _counted(leg, counted))
+            for leg, counted in zip(legs, found["legs"], strict=True)
+        ),
     )

@@ -1,7 +1,7 @@
 """Compile a lowered training step for a TPU slice: ``python -m trainer.tpu_check.compile`` in the environment of ``make tpu``.
 
-Standard input: ``{"program": path, "topology": "v5p:2x2x1", "replicas": …, "tables": …}``, ``tables`` the number of arguments that are
-tables. Standard output: the program's memory and costs for one device, how often it has each collective, and what crosses between host and
+Standard input: ``{"program": path, "topology": "v5p:2x2x1", "replicas": …, "tables": …, "coordinates": …, "legs": …}``, ``tables`` the number of arguments that
+are tables, ``coordinates`` those of the device of each replica. Standard output: the program's memory and costs for one device, how often it has each collective, and what crosses between host and
 device; or the compiler's error. No TPU is needed.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from jax.experimental import topologies
 from jaxlib import xla_client as xla
 from jaxlib.mlir import ir
 
-from trainer.tpu_check.program_text import exchanged
+from trainer.tpu_check.program_text import exchanged, exchanged_along
 
 #: The layout in which SparseCore keeps a table: rows one after the other, in tiles of 8 columns.
 _TABLE_LAYOUT = "{1,0:T(8)}"
@@ -36,7 +36,9 @@ def compile_program(request: Mapping[str, Any]) -> dict[str, Any]:
         return {"devices": devices}
     began = time.perf_counter()
     try:
-        executable = _compiled(Path(request["program"]).read_bytes(), topology, request["tables"])
+        executable = _compiled(
+            Path(request["program"]).read_bytes(), topology, request["tables"], request["coordinates"]
+        )
     except jax.errors.JaxRuntimeError as error:
         return {"devices": devices, "error": str(error)}
     memory = executable.get_compiled_memory_stats()
@@ -44,6 +46,7 @@ def compile_program(request: Mapping[str, Any]) -> dict[str, Any]:
     costs = executable.cost_analysis()
     return {
         **exchanged(text),
+        "legs": [exchanged_along(text, leg["groups"]) for leg in request["legs"]],
         "devices": devices,
         "compile_secs": time.perf_counter() - began,
         "argument_bytes": memory.argument_size_in_bytes,
@@ -56,8 +59,9 @@ def compile_program(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _compiled(program: bytes, topology: Any, tables: int) -> Any:
-    devices = np.array(topology.devices).reshape(-1, 1)
+def _compiled(program: bytes, topology: Any, tables: int, coordinates: Sequence[Sequence[int]]) -> Any:
+    by_place = {(*one.coords, one.core_on_chip): one for one in topology.devices}
+    devices = np.array([by_place[_padded(place)] for place in coordinates]).reshape(-1, 1)
     options = xla.CompileOptions()
     options.num_replicas = options.executable_build_options.num_replicas = len(devices)
     options.num_partitions = options.executable_build_options.num_partitions = 1
@@ -66,6 +70,12 @@ def _compiled(program: bytes, topology: Any, tables: int) -> Any:
         module = ir.Module.parse(_jax.mlir.hlo_to_stablehlo(program))
         _set_layouts(module, tables)
         return topology.devices[0].client.compile(module, _jax.DeviceList(tuple(devices.flatten())), options)
+
+
+def _padded(place: Sequence[int]) -> tuple[int, ...]:
+    """Coordinates in the compiler's form: of three dimensions, and the core of the chip."""
+    *coords, core = place
+    return (*coords, *[0] * (3 - len(coords)), core)
 
 
 def _set_layouts(module: Any, tables: int) -> None:

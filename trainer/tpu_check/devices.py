@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trainer.errors import ConfigError
 from trainer.options.topology import GENERATIONS, Topology
+from trainer.planning.meshes import grid_coordinates
 from trainer.tables.tpu.planned_strategy import PlannedSlice
 
 #: Generations whose SparseCores ``TPUEmbeddingV2`` programs.
@@ -14,12 +15,13 @@ SPARSE_CORE_GENERATIONS = ("v5p", "v6e", "tpu7x")
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """Attributes: see the names; ``sparse_cores`` and ``hbm_bytes`` are those of a device."""
+    """Attributes: see the names; ``sparse_cores`` and ``hbm_bytes`` are those of a device, ``coordinates`` those of each in its slice."""
 
     count: int
     hosts: int
     sparse_cores: int
     hbm_bytes: int
+    coordinates: tuple[tuple[int, ...], ...] = ()
 
     @property
     def planned(self) -> PlannedSlice:
@@ -43,6 +45,7 @@ def devices_of(topology: Topology, *, is_served: bool = False) -> Devices:
         hosts=topology.hosts,
         sparse_cores=generation.sparse_cores // of_chip,
         hbm_bytes=generation.hbm_bytes // of_chip,
+        coordinates=grid_coordinates(topology.shape, of_chip),
     )
 
 

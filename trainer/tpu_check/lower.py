@@ -1,7 +1,8 @@
 """Lower a model's training step to HLO: ``python -m trainer.tpu_check.lower`` in the environment of ``make tpu``.
 
-Standard input: ``{"model": …, "replicas": …, "hosts": …, "sparse_cores": …, "program": path}``. The program is written to the
-path; standard output: what is known of its arguments. No TPU is needed.
+Standard input: ``{"model": …, "replicas": …, "hosts": …, "sparse_cores": …, "coordinates": …, "program": path}``, ``coordinates`` those of each
+device. The program is written to the path; standard output: what is known of its arguments, and of the exchanges of its dense update (``legs``), if it is
+sharded. No TPU is needed.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import json
 import math
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.compiler.xla.service import hlo_pb2
-from tensorflow.python.tpu.ops import tpu_ops
 
-from trainer.model.dense_step import DensePart
+from trainer.model.dense_step import DensePart, DenseResult
 from trainer.model.packed_step import PackedStep
+from trainer.model.sharded_step import ShardedStep, pays
+from trainer.planning.meshes import SliceMesh, mesh_of
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
+from trainer.tables.tpu.slice_collectives import SliceCollectives
 from trainer.tables.tpu.sparse_core_engine import SparseCoreEngine
 from trainer.tables.tpu.traced_tables import TracedTables
 from trainer.tpu_check.checked_model import CheckedModel
@@ -33,8 +37,9 @@ def lower(request: Mapping[str, Any]) -> dict[str, Any]:
     """Write the program of a request; see the module."""
     model = CheckedModel.from_document(request["model"])
     slice_ = PlannedSlice(request["replicas"], request["hosts"], request["sparse_cores"])
+    mesh = mesh_of(request["coordinates"])
     if model.is_served:
-        return _lower_dense(model, slice_, Path(request["program"]))
+        return _lower_dense(model, mesh, Path(request["program"]))
     set_sparse_cores(slice_.sparse_cores)
     with planned_strategy(slice_).scope():
         engine = SparseCoreEngine(
@@ -43,47 +48,81 @@ def lower(request: Mapping[str, Any]) -> dict[str, Any]:
         )  # fmt: skip
     dense = DensePart.build(model.layout, model.config, model.head)
     tables = TracedTables(engine)
-    signature = _signature(model, tables, dense)
-    step = _step(tables, dense, signature, slice_.replicas)
+    update = _DenseUpdate.of(dense, mesh)
+    signature = _signature(model, tables, update)
+    step = _step(tables, update, signature)
     program = _hlo(step, signature, donated=len(tf.nest.flatten([signature[name] for name in _STATE])))
     Path(request["program"]).write_bytes(program)
     return {
         "tables": len(tf.nest.flatten(signature["tables"])),
         "csr": {stack: [list(spec.shape) for spec in specs] for stack, specs in signature["csr"].items()},
         "dense_bytes": _bytes_of(signature["state"]),
+        "legs": update.legs,
         "table_bytes": _bytes_of([signature["tables"], signature["replicated"]]),
         "program_bytes": len(program),
     }
 
 
-def _lower_dense(model: CheckedModel, slice_: PlannedSlice, program: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _DenseUpdate:
+    """The dense part's step on the devices of a mesh; ``sharded``: None for a whole update on each."""
+
+    dense: DensePart
+    sharded: ShardedStep | None
+    collectives: SliceCollectives
+
+    @classmethod
+    def of(cls, dense: DensePart, mesh: SliceMesh) -> _DenseUpdate:
+        is_sharded = pays(dense.config.dense_optimizer, dense.model.trainable, mesh.devices)
+        return cls(dense, ShardedStep(dense, mesh) if is_sharded else None, SliceCollectives(mesh.devices))
+
+    @property
+    def legs(self) -> list[dict[str, Any]]:
+        """The exchanges of a sharded update."""
+        found = () if self.sharded is None else self.sharded.mesh.legs(self.sharded.floats)
+        return [{"name": one.name, "axis": one.axis, "groups": one.groups, "bytes": 4 * one.floats} for one in found]
+
+    def state_specs(self) -> Any:
+        return self.dense.state_specs() if self.sharded is None else self.sharded.state_specs()
+
+    def step(self, state: Any, *inputs: Any) -> DenseResult:
+        if self.sharded is not None:
+            return self.sharded.step(state, *inputs, collectives=self.collectives)
+        return self.dense.step(state, *inputs, replicas=self.collectives.devices, total_of=self.collectives.total)
+
+
+def _lower_dense(model: CheckedModel, mesh: SliceMesh, program: Path) -> dict[str, Any]:
     """Write the program of a slice whose tables are on servers: the state, and one array, to the state after the step and one array."""
     dense = DensePart.build(model.layout, model.config, model.head)
     packed = PackedStep.of(dense, model.layout, model.events_per_replica)
-    signature = {"state": dense.state_specs(), "packed": tf.TensorSpec([packed.events, packed.columns])}
-    replica_groups = [list(range(slice_.replicas))]
-
-    def total_of(value: Any) -> Any:
-        return tpu_ops.cross_replica_sum(value, group_assignment=replica_groups)
+    update = _DenseUpdate.of(dense, mesh)
+    signature = {"state": update.state_specs(), "packed": tf.TensorSpec([packed.events, packed.columns])}
 
     def step(*flat: Any) -> list[Any]:
         state, entering = tf.nest.pack_sequence_as(list(signature.values()), flat)
-        answer, after = packed.run(state, entering, replicas=slice_.replicas, total_of=total_of)
+        answer, after = packed.run(update.step, state, entering)
         return [*tf.nest.flatten(after), answer]
 
     made = _hlo(step, signature, donated=len(tf.nest.flatten(signature["state"])))
     program.write_bytes(made)
     dense_bytes = _bytes_of(signature["state"])
-    return {"tables": 0, "csr": {}, "dense_bytes": dense_bytes, "table_bytes": 0, "program_bytes": len(made)}
+    return {
+        "tables": 0,
+        "csr": {},
+        "dense_bytes": dense_bytes,
+        "legs": update.legs,
+        "table_bytes": 0,
+        "program_bytes": len(made),
+    }
 
 
-def _signature(model: CheckedModel, tables: TracedTables, dense: DensePart) -> dict[str, Any]:
+def _signature(model: CheckedModel, tables: TracedTables, update: _DenseUpdate) -> dict[str, Any]:
     """The arguments of a step of one replica. State comes first, in the order of the results."""
     events, layout = model.events_per_replica, model.layout
     return {
         "tables": tables.table_specs(),
         "replicated": tables.replicated_specs(),
-        "state": dense.state_specs(),
+        "state": update.state_specs(),
         "csr": tables.csr_specs(),
         "minibatches": tf.TensorSpec([], tf.int32),
         "bags": tables.bag_specs(),
@@ -93,12 +132,9 @@ def _signature(model: CheckedModel, tables: TracedTables, dense: DensePart) -> d
     }
 
 
-def _step(tables: TracedTables, dense: DensePart, signature: Mapping[str, Any], replicas: int) -> Any:
+def _step(tables: TracedTables, update: _DenseUpdate, signature: Mapping[str, Any]) -> Any:
     """The step as a function of flat arguments, in the order of the signature, to the new state."""
-    names, replica_groups = list(signature), [list(range(replicas))]
-
-    def total_of(value: Any) -> Any:
-        return tpu_ops.cross_replica_sum(value, group_assignment=replica_groups)
+    names = list(signature)
 
     def step(*flat: Any) -> list[Any]:
         given = dict(zip(names, tf.nest.pack_sequence_as(list(signature.values()), flat), strict=True))
@@ -106,8 +142,8 @@ def _step(tables: TracedTables, dense: DensePart, signature: Mapping[str, Any], 
             *(given[name] for name in ("csr", "minibatches", "tables", "replicated", "bags"))
         )
         inputs = (activations, given["dense"], given["labels"], given["weights"])
-        found = dense.step(given["state"], *inputs, replicas=replicas, total_of=total_of)
-        tables.end(found.gradients, kept, total_of)
+        found = update.step(given["state"], *inputs)
+        tables.end(found.gradients, kept, update.collectives.total)
         return tf.nest.flatten([tables.arrays(), tables.replicated(), found.state])  # type: ignore[no-any-return]
 
     return step

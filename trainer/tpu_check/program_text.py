@@ -28,17 +28,29 @@ _COUNTED = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\
 _BITS = re.compile(r"\d+")
 
 
+#: An instruction: its name and the rest of its line.
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = (.*)$", re.MULTILINE)
+_OPERANDS = re.compile(r"%([\w.\-]+)")
+_CALLS = re.compile(r"\bcalls=%?([\w.\-]+)")
+_PARAMETER = re.compile(r"\bparameter\((\d+)\)")
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$", re.MULTILINE)
+_OPERATION = re.compile(r"^(?:\(.*?\)|\S+) ([\w\-]+)\((.*)$")
+
+
 def exchanged(text: str) -> dict[str, Any]:
     """What a program exchanges, for one device.
 
-    ``collectives``: how often each kind, and ``collective_bytes``: of their results; ``entering`` and ``leaving``: the number and the bytes of
+    ``collectives``: how often each kind, an all-reduce of which a device keeps a part as a reduce-scatter, and ``collective_bytes``: of their results; ``entering`` and ``leaving``: the number and the bytes of
     the arguments and results that are not state, which stays on the device; ``host_calls``: operations that wait for the host; ``gathers``: operations
     that pick rows, those of programs of SparseCores with them.
     """
     found = _COLLECTIVE.findall(text)
+    scattered = len(scattered_sums(text))
+    kinds = Counter(kind for _, kind, _ in found) + Counter({"reduce-scatter": scattered})
+    kinds["all-reduce"] -= scattered
     entering, leaving = _crossing(text)
     return {
-        "collectives": dict(sorted(Counter(kind for _, kind, _ in found).items())),
+        "collectives": dict(sorted((+kinds).items())),
         "collective_bytes": sum(_result_bytes(shape, kind, bool(start)) for shape, kind, start in found),
         "entering": [len(entering), sum(entering)],
         "leaving": [len(leaving), sum(leaving)],
@@ -61,6 +73,79 @@ def exchanged_by_hosts(text: str, host_of: Sequence[int]) -> dict[str, dict[str,
         shape, kind, start = match.groups()
         is_inside = all(len({host_of[device] for device in group}) == 1 for group in _groups(line, len(host_of)))
         counts = found["inside" if is_inside else "between"].setdefault(kind, [0, 0])
+        counts[0] += 1
+        counts[1] += _result_bytes(shape, kind, bool(start))
+    return found
+
+
+def scattered_sums(text: str) -> set[str]:
+    """The names of the all-reduces of a program that stand for a reduce-scatter: the compiler of TPUs writes one as a sum and the part that a device keeps.
+
+    They are those whose results nothing but a ``dynamic-slice`` of a device's part reads, also inside fusions.
+    """
+    computations = _computations(text)
+    users: dict[str, list[tuple[str, str, str]]] = {}
+    sums: dict[str, int] = {}
+    for own in computations.values():
+        for name, line in own.items():
+            operation = _OPERATION.match(line)
+            if operation is None:
+                continue
+            kind, operands = operation[1], operation[2].split(")", 1)[0]
+            if kind in ("all-reduce", "all-reduce-start"):
+                sums[name] = _sizes(line.split(f" {kind}(")[0])[0] // _group_size(line)
+            for operand in _OPERANDS.findall(operands):
+                users.setdefault(operand, []).append((name, kind, line))
+
+    def is_kept_in_part(name: str, part_bytes: int) -> bool:
+        found = users.get(name, [])
+        return bool(found) and all(keeps_a_part(name, part_bytes, *user) for user in found)
+
+    def keeps_a_part(operand: str, part_bytes: int, name: str, kind: str, line: str) -> bool:
+        if kind == "dynamic-slice":
+            return _sizes(line.split(" dynamic-slice(")[0])[0] == part_bytes
+        if kind in ("all-reduce-done", "bitcast", "copy", "reshape"):
+            return is_kept_in_part(name, part_bytes)
+        called = _CALLS.search(line)
+        if kind != "fusion" or called is None:
+            return False
+        operands = _OPERANDS.findall(line.split(" fusion(", 1)[1].split(")", 1)[0])
+        places = {str(place) for place, one in enumerate(operands) if one == operand}
+        inner = computations.get(called[1], {})
+        parameters = [one for one, text in inner.items() if (at := _PARAMETER.search(text)) and at[1] in places]
+        return all(is_kept_in_part(one, part_bytes) for one in parameters)
+
+    return {name for name, part_bytes in sums.items() if is_kept_in_part(name, part_bytes)}
+
+
+def _group_size(line: str) -> int:
+    """The devices of a group of a collective; 1 where it names none."""
+    if counted := _COUNTED.search(line):
+        return int(counted[1].split(",")[-1])
+    listed = _LISTED.search(line)
+    groups = _GROUP.findall(listed[1]) if listed else []
+    return groups[0].count(",") + 1 if groups else 1
+
+
+def _computations(text: str) -> dict[str, dict[str, str]]:
+    """The instructions of each computation of a program, by their names."""
+    starts = list(_COMPUTATION.finditer(text))
+    ends = [*(one.start() for one in starts[1:]), len(text)][: len(starts)]
+    return {
+        start[1]: dict(_INSTRUCTION.findall(text[start.end() : end])) for start, end in zip(starts, ends, strict=True)
+    }
+
+
+def exchanged_along(text: str, groups: Sequence[Sequence[int]]) -> dict[str, list[int]]:
+    """The collectives of a program by groups of devices: of each kind the number and the bytes of the results, as the program has them."""
+    wanted, devices = {frozenset(group) for group in groups}, sum(map(len, groups))
+    found: dict[str, list[int]] = {}
+    for line in text.splitlines():
+        match = _COLLECTIVE.search(line)
+        if match is None or {frozenset(group) for group in _groups(line, devices)} != wanted:
+            continue
+        shape, kind, start = match.groups()
+        counts = found.setdefault(kind, [0, 0])
         counts[0] += 1
         counts[1] += _result_bytes(shape, kind, bool(start))
     return found

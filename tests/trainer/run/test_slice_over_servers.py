@@ -80,8 +80,12 @@ def test_one_device_trains_the_bits_of_the_cpu(servers, tmp_path, kind):
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("staleness", [0, 1, 3])
-def test_several_devices_train_the_weights_of_the_cpu_to_float_sums(servers, tmp_path, staleness):
+@pytest.mark.parametrize(("staleness", "sharded_bytes"), [(0, 1 << 40), (1, 1 << 40), (3, 0)])
+def test_several_devices_train_the_weights_of_the_cpu_to_float_sums(
+    servers, tmp_path, monkeypatch, staleness, sharded_bytes
+):
+    """With a whole dense update on each device, and with one that they share out."""
+    monkeypatch.setattr("trainer.model.sharded_step.SHARDED_BYTES", sharded_bytes)
     data, options = Synthetic(2, 150), {"linear": True, "staleness": staleness, "dense_optimizer": "adagrad"}
     expected = trained(data, servers, tmp_path / "cpu", **options)
     found = trained(data, servers, tmp_path / "slice", EmulatedSlice(4), **options)

@@ -112,6 +112,20 @@ def test_a_run_with_replicated_tables_trains_the_weights_of_the_cpu_engine(tmp_p
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("optimizer", ["adam", "lamb"])
+def test_devices_that_share_out_the_dense_update_train_the_weights_of_the_cpu_engine(tmp_path, monkeypatch, optimizer):
+    """An epoch on four devices, then on two, then with a whole update on each: checkpoints have whole slots."""
+    data, options = Synthetic(3, 150), {"linear": True, "dense_optimizer": optimizer}
+    expected = run(data, config(tmp_path / "cpu", **options))
+    for least_bytes, replicas in ((0, 4), (0, 2), (1 << 40, 2)):
+        monkeypatch.setattr("trainer.model.sharded_step.SHARDED_BYTES", least_bytes)
+        found = run(data, config(tmp_path / "tpu", **options), EmulatedSlice(replicas), stop=lambda: True)
+    assert found.finished
+    assert_close(tmp_path / "tpu", tmp_path / "cpu", 1e-4)
+    assert found.ledger == expected.ledger
+
+
+@pytest.mark.medium
 def test_a_slice_counts_the_hidden_units_that_are_off(tmp_path, slice_):
     """A quick rate turns some off; counts are those of the second process."""
     options = config(tmp_path / "cpu", activation="relu", dense_optimizer="sgd", dense_learning_rate=5.0)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.tpu_check.program_text import exchanged, exchanged_by_hosts
+from trainer.tpu_check.program_text import exchanged, exchanged_along, exchanged_by_hosts, scattered_sums
 
 #: The head of an optimized program of two state arrays and a packed one, and lines of its collectives.
 HEAD = (
@@ -63,3 +63,47 @@ def test_collectives_are_counted_by_the_hosts_of_their_groups(groups, place):
 def test_groups_that_are_written_in_another_way_are_an_error():
     with pytest.raises(ValueError, match="must be lists or counts of devices"):
         exchanged_by_hosts("  %x = f32[8]{0} all-reduce(%a), channel_id=1, replica_groups=whole\n", [0, 1])
+
+
+#: A sum of which a device keeps a part, by a slice of its own and inside a fusion, as the compiler of TPUs writes a reduce-scatter; and sums that stay whole.
+SCATTERED = """\
+HloModule m, entry_computation_layout={(f32[64]{0})->f32[4]{0}}
+
+%fused_computation (param_0: f32[16], param_1: f32[4]) -> f32[4] {
+  %param_0 = f32[16]{0:T(256)} parameter(0)
+  %param_1 = f32[4]{0} parameter(1)
+  %dynamic-slice.2 = f32[8]{0} dynamic-slice(%param_0, %c), dynamic_slice_sizes={8}
+  ROOT %add.1 = f32[4]{0} add(%dynamic-slice.2, %param_1)
+}
+
+%fused_computation.1 (param_2: f32[16]) -> f32[16] {
+  %param_2 = f32[16]{0} parameter(0)
+  ROOT %multiply = f32[16]{0} multiply(%param_2, %param_2)
+}
+
+ENTRY %main (p: f32[64]) -> f32[4] {
+  %p = f32[64]{0} parameter(0)
+  %all-reduce = f32[64]{0:T(1024)S(1)} all-reduce(%p), replica_groups={{0,1,2,3},{4,5,6,7}}, to_apply=%sum
+  %dynamic-slice.1 = f32[16]{0} dynamic-slice(%all-reduce, %c), dynamic_slice_sizes={16}
+  %all-reduce.1 = f32[16]{0} all-reduce(%dynamic-slice.1), replica_groups={{0,4},{1,5},{2,6},{3,7}}, to_apply=%sum
+  %fusion = f32[4]{0} fusion(%all-reduce.1, %w), kind=kLoop, calls=%fused_computation
+  %all-reduce.2 = f32[16]{0} all-reduce(%dynamic-slice.1), replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=%sum
+  %fusion.1 = f32[16]{0} fusion(%all-reduce.2), kind=kLoop, calls=%fused_computation.1
+  %all-reduce.3 = f32[64]{0} all-reduce(%p), replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=%sum
+  %dynamic-slice.3 = f32[16]{0} dynamic-slice(%all-reduce.3, %c), dynamic_slice_sizes={16}
+  %all-reduce.4 = f32[64]{0} all-reduce(%p), replica_groups={{0,1,2,3},{4,5,6,7}}, to_apply=%sum
+  %dynamic-slice.4 = f32[1]{0} dynamic-slice(%all-reduce.4, %c), dynamic_slice_sizes={1}
+  ROOT %all-gather = f32[64]{0} all-gather(%all-reduce.3), replica_groups={{0,1,2,3},{4,5,6,7}}, dimensions={0}
+}
+"""
+
+
+def test_a_sum_of_which_a_device_keeps_a_part_is_a_reduce_scatter():
+    assert scattered_sums(SCATTERED) == {"all-reduce", "all-reduce.1"}
+    assert exchanged(SCATTERED)["collectives"] == {"all-gather": 1, "all-reduce": 3, "reduce-scatter": 2}
+
+
+def test_collectives_are_counted_by_the_devices_that_exchange():
+    assert exchanged_along(SCATTERED, [[0, 1, 2, 3], [4, 5, 6, 7]]) == {"all-reduce": [2, 512], "all-gather": [1, 256]}
+    assert exchanged_along(SCATTERED, [[4, 0], [1, 5], [2, 6], [3, 7]]) == {"all-reduce": [1, 64]}
+    assert exchanged_along(SCATTERED, [[0, 1], [2, 3], [4, 5], [6, 7]]) == {}

@@ -11,6 +11,7 @@ of hosts without TPUs are.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
-from trainer.run.weights.replica_state import ReplicaState
+from trainer.run.weights.slice_step import SliceStep
 from trainer.tables.tpu.replica_variables import over_replicas
 from trainer.tables.tpu.slices import TpuSlice
 from transforms.arrays import Array
@@ -38,7 +39,13 @@ class SliceDense:
     """
 
     def __init__(
-        self, layout: InputLayout, config: TrainConfig, head: AnyHead, slice_: TpuSlice, *, hosts: int = 1
+        self,
+        layout: InputLayout,
+        config: TrainConfig,
+        head: AnyHead,
+        slice_: TpuSlice,
+        *,
+        hosts: int = 1,
     ) -> None:
         from trainer.model.dense_step import DensePart
         from trainer.model.packed_step import PackedStep
@@ -49,7 +56,9 @@ class SliceDense:
         rows = config.rows_of_host(hosts)
         self._dense = DensePart.build(layout, config, head, rows=rows)
         self._packed = PackedStep.of(self._dense, layout, -(-rows // slice_.replicas))
-        self._state = ReplicaState(slice_.strategy, self._dense.read_state())
+        # hosts with a slice each give its devices segments of the gradients, and each device updates all weights
+        self._step = SliceStep(self._dense, slice_, sharded_bytes=None if hosts == 1 else sys.maxsize)
+        self._state = self._step.new_state()
         self._run = slice_.dense_program(self._replica_step)
         self._differentiate = slice_.dense_program(self._replica_gradients)
         self._update = slice_.dense_program(self._replica_update)
@@ -57,9 +66,7 @@ class SliceDense:
         self._sent: deque[tuple[Array, Array, Any]] = deque()
 
     def _replica_step(self, packed: Any) -> Any:
-        answer, state = self._packed.run(
-            self._state.read(), packed, replicas=self._slice.replicas, total_of=over_replicas
-        )
+        answer, state = self._packed.run(self._step.step, self._state.read(), packed)
         self._state.write(state)
         return answer
 

@@ -19,16 +19,16 @@ from trainer.options.config import TrainConfig
 from trainer.planning.plan import PartitionPlan
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.one_engine import joined_features, joined_ids, name_in_engine, place_of
-from trainer.run.weights.replica_state import ReplicaState
 from trainer.run.weights.run_state import AttemptBeginning, ReadRun, Weights, build_weights
 from trainer.run.weights.saved_tables import parted_tables, saved_states, state_arrays, under
 from trainer.run.weights.server_shards import ServerShards
 from trainer.run.weights.slice_checks import events_per_replica
+from trainer.run.weights.slice_step import SliceStep
 from trainer.run.weights.step_pipeline import SliceSteps, Steps
 from trainer.tables.engine import TableState
 from trainer.tables.hashed_counts import HashedCounts
 from trainer.tables.sparse_core import SparseCoreSettings
-from trainer.tables.tpu.replica_variables import over_replicas, replica_variable
+from trainer.tables.tpu.replica_variables import replica_variable
 from trainer.tables.tpu.slices import StepInputs, TpuSlice
 from transforms.arrays import Array
 
@@ -69,7 +69,8 @@ class TpuWeights:
             settings=settings,
         )
         logits = (STEPS_PER_CALL, events) if head.width == 1 else (STEPS_PER_CALL, events, head.width)
-        self._state = ReplicaState(slice_.strategy, self._dense.read_state())
+        self._step = SliceStep(self._dense, slice_)
+        self._state = self._step.new_state()
         self._notes = _StepNotes(slice_.strategy, logits, self._dense.model.counted_units)
         self._scores = _StepNotes(slice_.strategy, logits, 0)
         self._done = self._scored = 0
@@ -111,15 +112,7 @@ class TpuWeights:
         """The dense part of a step on one replica. Logits are NaN where a gradient of the activations is not finite."""
         import tensorflow as tf
 
-        found = self._dense.step(
-            self._state.read(),
-            activations,
-            dense,
-            labels,
-            weights,
-            replicas=self._slice.replicas,
-            total_of=over_replicas,
-        )
+        found = self._step.step(self._state.read(), activations, dense, labels, weights)
         finite = tf.reduce_all(tf.math.is_finite(found.gradients))
         self._state.write(found.state)
         self._notes.add(tf.where(finite, found.logits, np.float32(np.nan)), found.units_on)

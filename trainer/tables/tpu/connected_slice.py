@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from trainer.errors import ConfigError
+from trainer.planning.meshes import SliceMesh, mesh_of
 from trainer.tables.batches import IdBatch
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.spec import FeatureSpec
 from trainer.tables.tpu.call_inputs import CallInputs
 from trainer.tables.tpu.engine import TpuEngine
+from trainer.tables.tpu.slice_collectives import SliceCollectives
 from trainer.tables.tpu.slice_servers import lost_slice, slice_servers
 from trainer.tables.tpu.slice_watch import OnLost, SliceWatch, wait_for_servers, watch_slice
 from trainer.tables.tpu.slices import CallProgram, DenseProgram, DenseStep, Predict, StepInputs
@@ -52,14 +54,15 @@ def connect(name: str, settings: SparseCoreSettings, on_lost: OnLost) -> Connect
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=tpu)
         if name != LOCAL:
             tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
+        topology = tf.tpu.experimental.initialize_tpu_system(resolver)
         strategy = tf.distribute.TPUStrategy(resolver)
     except (tf.errors.OpError, ValueError, RuntimeError, OSError, ImportError) as error:
         raise ConfigError("the tpu engine must reach a TPU", where=f"--tpu {name}", value=f"{type(error).__name__}: {str(error)[:300]}",
                           allowed=_NAMES, next_step=_NEXT_STEP) from error  # fmt: skip
     if answers:
         watch_slice(SliceWatch(answers), on_lost)
-    return ConnectedSlice(strategy, settings)
+    coordinates = topology.device_coordinates.reshape(-1, topology.device_coordinates.shape[-1]).tolist()
+    return ConnectedSlice(strategy, settings, mesh=mesh_of(coordinates))
 
 
 class ConnectedSlice:
@@ -68,15 +71,19 @@ class ConnectedSlice:
     Attributes:
         strategy: over the devices.
         machines: that have the devices.
+        mesh: of the devices; without one they are a line.
+        collectives: of programs on them.
     """
 
-    def __init__(self, strategy: Any, settings: SparseCoreSettings) -> None:
+    def __init__(self, strategy: Any, settings: SparseCoreSettings, *, mesh: SliceMesh | None = None) -> None:
         import tensorflow as tf
 
         extended = strategy.extended
         devices = extended.worker_devices
         _check_order(devices)
         self.strategy, self._settings, self.machines = strategy, settings, int(extended.num_hosts)
+        self.mesh = mesh or mesh_of([[device] for device in range(len(devices))])
+        self.collectives = SliceCollectives(len(devices))
         self._is_remote = any(tf.DeviceSpec.from_string(device).job != "localhost" for device in devices)
         self._hardware = extended.tpu_hardware_feature
         kinds = tf.tpu.experimental.HardwareFeature.EmbeddingFeature

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from trainer.planning.meshes import SliceMesh
 from trainer.tables.batches import IdBatch
 from trainer.tables.sparse_core import SparseCoreSettings
 from trainer.tables.spec import FeatureSpec
@@ -47,6 +48,14 @@ class TpuSlice(Protocol):
     @property
     def replicas(self) -> int:
         """Copies of the model, one a device."""
+
+    @property
+    def mesh(self) -> SliceMesh:
+        """The replicas as a grid, by the places of their devices."""
+
+    @property
+    def collectives(self) -> Any:
+        """What replicas exchange inside a step: see :class:`~trainer.model.sharded_step.Collectives`."""
 
     @property
     def machines(self) -> int:
