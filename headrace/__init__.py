@@ -18,6 +18,7 @@ from headrace import checkout as checkout  # first: it finds the packages beside
 from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from headrace.frames import try_ as try_
     from headrace.reading import read as read
     from headrace.reading import scan as scan
     from transforms.errors import HeadraceError as HeadraceError
