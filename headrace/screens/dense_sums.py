@@ -19,3 +19,10 @@ def dense_sums_text(figures: SumFigures) -> str:
     grid = f"{many(figures.machines, 'machine')} of {many(figures.places, 'host')}"
     between = f"{far} a step between {grid}{rounded}, {bytes_text(figures.near_bytes)} inside them"
     return f"in two legs: {between}" if figures.in_legs else f"without legs, the model is small: {between}"
+
+
+def sum_order_text(order: str) -> str:
+    """The order of sums as a commit names it, which is not empty: machines by hosts of each, and bf16 for rounded gradients."""
+    grid = order.removesuffix("bf16").strip()
+    texts = (f"in two legs, {grid} hosts" if grid else "", "rounded to bfloat16" if order.endswith("bf16") else "")
+    return ", ".join(filter(None, texts))

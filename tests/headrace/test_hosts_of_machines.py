@@ -9,7 +9,7 @@ from headrace.cli.planned_training import towers_of_training
 from headrace.cli.train_options.hosts import HostOptions
 from headrace.cli.train_options.training import TrainOptions
 from headrace.cli.training_jobs import job_options
-from headrace.screens.dense_sums import dense_sums_text
+from headrace.screens.dense_sums import dense_sums_text, sum_order_text
 from trainer.errors import ConfigError
 from trainer.planning.host_grid import SumFigures
 from transforms.errors import InputError
@@ -78,6 +78,18 @@ def test_machines_that_hosts_do_not_fill_are_refused(phases):
 def test_a_phase_may_have_one_machine():
     hosts = HostOptions(hosts=6, caught_up_hosts=1, follow=True, hosts_per_machine=3)
     assert towers_of_training("", hosts).machine_hosts == 3
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        ("2 x 4", "in two legs, 2 x 4 hosts"),
+        ("bf16", "rounded to bfloat16"),
+        ("2 x 4 bf16", "in two legs, 2 x 4 hosts, rounded to bfloat16"),
+    ],
+)
+def test_a_commit_says_in_which_order_hosts_added(order, text):
+    assert sum_order_text(order) == text
 
 
 @pytest.mark.parametrize(
