@@ -19,7 +19,7 @@ from benchmarks.support.dense_hosts import DenseCase, TimedRounds, Way
 from benchmarks.support.harness import machine
 from benchmarks.support.host_processes import HostProcesses
 from benchmarks.support.host_rounds import add_options, ms_text, slowest_of
-from trainer.job.host.gradient_buckets import BUCKET_BYTES
+from trainer.job.host.dense.gradient_buckets import BUCKET_BYTES
 
 #: About 1, 10 and 50 MB of weights.
 _MLPS = ((256, 5), (512, 11), (1024, 13))

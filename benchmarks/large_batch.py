@@ -57,10 +57,10 @@ def entropies(scene: TrainingScene, folder: Path, options: Mapping[str, Any]) ->
     assert saved is not None
     scores = [one.scores for one in saved.progress.history]
     of_pass = scores[-(len(scores) // int(options["passes"])) :]
-    return _entropy(of_pass), _entropy(of_pass[-max(len(of_pass) // 4, 1) :])
+    return entropy_of(of_pass), entropy_of(of_pass[-max(len(of_pass) // 4, 1) :])
 
 
-def _entropy(scores: Sequence[Any]) -> float:
+def entropy_of(scores: Sequence[Any]) -> float:
     """The normalised entropy of all events of some epochs."""
     events = sum(one.events for one in scores)
     loss = sum(one.events * float(one.log_loss or 0.0) for one in scores) / events

@@ -29,11 +29,15 @@ class DelayedMailbox(Mailbox):
 
     A message arrives over loopback; then it passes the link, one message after the other, and is on its way for the delay. Messages of
     senders for which ``is_far`` is false come at once.
+
+    Attributes:
+        far_bytes: of the arrays that have passed the link.
     """
 
     def __init__(self, is_far: Callable[[Sender], bool] = lambda sender: True) -> None:
         super().__init__()
         self.link, self._is_far = Link(), is_far
+        self.far_bytes = 0
         self._lock = threading.Lock()
         self._free_secs = 0.0
         self._due: dict[Sender, deque[float]] = defaultdict(deque)
@@ -46,6 +50,7 @@ class DelayedMailbox(Mailbox):
             if not is_far:
                 self._due[sender].append(0.0)
                 return super().put(arrival, message)
+            self.far_bytes += message.size_bytes
             passed = max(time.monotonic(), self._free_secs)
             if link.bytes_per_sec:
                 passed += message.size_bytes / link.bytes_per_sec

@@ -12,8 +12,8 @@ import numpy as np
 from benchmarks.support.delayed_mailbox import Link
 from benchmarks.support.whole_vectors import all_gather, summed
 from trainer.job.host.channels import Channels
-from trainer.job.host.dense_all_reduce import DenseAllReduce
-from trainer.job.host.gradient_buckets import GradientBuckets
+from trainer.job.host.dense.flat_all_reduce import FlatAllReduce
+from trainer.job.host.dense.gradient_buckets import GradientBuckets
 
 if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
@@ -81,7 +81,7 @@ class _Trainer:
     def __init__(self, case: DenseCase, channels: Channels) -> None:
         self._channels = channels
         self._model = _model(case)
-        self._reduces: dict[int, tuple[DenseAllReduce, Any]] = {}
+        self._reduces: dict[int, tuple[FlatAllReduce, Any]] = {}
         rng = np.random.default_rng(channels.steps.rank)
         draw = rng.standard_normal
         labels = (rng.random(case.rows) < 0.3).astype(np.float32)
@@ -89,12 +89,12 @@ class _Trainer:
         inputs = draw((case.rows, INPUTS), np.float32)
         self._rows, self._inputs = case.rows, (inputs, none, none, labels, np.ones(case.rows, np.float32))
 
-    def _reduce(self, bucket_bytes: int) -> tuple[DenseAllReduce, Any]:
+    def _reduce(self, bucket_bytes: int) -> tuple[FlatAllReduce, Any]:
         """The sums in buckets of a size, and the gradients that are handed to them in stages."""
         if bucket_bytes not in self._reduces:
             channels = self._channels
             buckets = GradientBuckets.of(self._model.sizes, channels.steps.hosts, bucket_bytes)
-            sums = DenseAllReduce(buckets, channels.shares, channels.sums)
+            sums = FlatAllReduce(buckets, channels.shares, channels.sums)
             self._reduces[bucket_bytes] = sums, self._model.gradients_in_stages(buckets.groups, sums.put)
         return self._reduces[bucket_bytes]
 

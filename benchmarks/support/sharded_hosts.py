@@ -14,10 +14,10 @@ from benchmarks.support.delayed_mailbox import Link
 from benchmarks.support.dense_hosts import INPUTS, DenseCase, laid_out
 from benchmarks.support.whole_vectors import all_gather
 from trainer.job.host.channels import Channels
-from trainer.job.host.dense_all_reduce import DenseSum
-from trainer.job.host.dense_sums import StagedSums
-from trainer.job.host.gradient_buckets import GradientBuckets
-from trainer.job.host.sharded_updates import ShardedUpdates
+from trainer.job.host.dense.all_reduce import DenseSum
+from trainer.job.host.dense.dense_sums import StagedSums
+from trainer.job.host.dense.gradient_buckets import GradientBuckets
+from trainer.job.host.dense.sharded_updates import ShardedUpdates
 from trainer.job.host.sharded_weights import empty_batch
 from trainer.model.inputs import InputLayout
 from trainer.options.config import TrainConfig

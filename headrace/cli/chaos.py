@@ -280,6 +280,7 @@ def _open_servers(
 def _launch(run: _Runs, run_dir: Path, servers: ServersSpec | None) -> tuple[LaunchedJob, int]:
     from trainer.job.control.job_files import JobFiles
     from trainer.job.launch.training_job import make_job
+    from trainer.options.towers import HostTowers
 
     config = dataclasses.replace(run.config, run_dir=str(run_dir))
     prepared = prepare(run.warehouse, run.solution, config, run.changes, run_dir)
@@ -292,7 +293,9 @@ def _launch(run: _Runs, run_dir: Path, servers: ServersSpec | None) -> tuple[Lau
         home=run.warehouse.storage.home,
         options=plan,
         servers=servers,
+        towers=HostTowers(machine_hosts=run.options.hosts.hosts_per_machine or 1),
         wire_values=run.options.wire_values,
+        dense_values=run.options.dense_values,
     )
     return job, prepared.planned_events
 

@@ -47,14 +47,22 @@ def plan_of_training(file: str, job: HostOptions | None, tpus: TpuOptions | None
 
 
 def towers_of_training(file: str, job: HostOptions | None) -> HostTowers:
-    """The towers of ``--towers``; none without it. Raises :class:`InputError` for towers that the job cannot have."""
-    from trainer.options.towers import FLAT, HostTowers
+    """The towers of ``--towers``, and the hosts of a machine; no towers without the file.
+
+    Raises :class:`InputError` for towers that the job cannot have, and machines that its hosts do not fill.
+    """
+    from trainer.options.towers import HostTowers
+    from trainer.planning.host_grid import grid_of
     from trainer.planning.towers.tower_document import read_towers
     from trainer.run.weights.run_partition import check_fixed_hosts
     from trainer.tables.routes.towers.placement import placement_of_hosts
 
+    of_machine = 1 if job is None else job.hosts_per_machine or 1
+    if job is not None and not file:
+        for hosts in filter(None, (job.hosts, job.caught_up_hosts)):
+            grid_of(hosts, of_machine)  # raises
     if not file:
-        return FLAT
+        return HostTowers(machine_hosts=of_machine)
     if job is None:
         raise InputError(
             "--towers must go with --hosts",
@@ -64,7 +72,7 @@ def towers_of_training(file: str, job: HostOptions | None) -> HostTowers:
         )
     towers = read_towers(read_file(file, "--towers"), file).towers
     check_fixed_hosts(job.hosts, job.least_hosts, job.caught_up_hosts, where="--towers")
-    found = HostTowers(towers, job.hosts_per_machine or 1, job.tower_sums)
+    found = HostTowers(towers, of_machine, job.tower_sums)
     placement_of_hosts(found, job.hosts)  # raises
     return found
 

@@ -569,6 +569,7 @@ def _screen(
         hashed=hashed,
         hot=report.hot,
         tower_figures=report.tower_figures,
+        sum_figures=report.sum_figures,
         placement=placement,
         followed_plan=followed_plan,
         served=served,

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from trainer.options.config import TrainConfig
     from trainer.options.process_range import ProcessRange
     from trainer.options.towers import HostTowers
+    from trainer.planning.host_grid import SumFigures
     from trainer.planning.plan import PartitionPlan
     from trainer.run.labels.late_data import LateData
     from trainer.run.loop import TrainReport
@@ -67,6 +68,7 @@ class JobOptions:
         scales_from: the least servers with tables of a job that scales them; 0: their number is fixed.
         folder: with the job's files; empty: the run directory.
         wire_values: how rows and gradients are encoded between hosts, see :class:`~trainer.tables.wire.settings.WireSettings`.
+        dense_values: how dense gradients are sent between hosts.
         of_hosts: the options of host processes of this machine, such as their device.
     """
 
@@ -77,6 +79,7 @@ class JobOptions:
     scales_from: int = 0
     folder: str = ""
     wire_values: str = "float32"
+    dense_values: str = "float32"
     of_hosts: tuple[str, ...] = ()
 
 
@@ -192,7 +195,9 @@ class _Job:
         self._hold, self._servers, self._watch, self._pauses = "", servers, watch, False
         self._server_plan = None if servers is None else plan
         self._plan = plan if plan is not None and plan.cores > 1 and servers is None else None
-        self._towers = towers if towers is not None and self._plan is not None else FLAT
+        self._towers = FLAT if towers is None else towers
+        if self._plan is None:
+            self._towers = replace(FLAT, machine_hosts=self._towers.machine_hosts)
         self._record, self._recorded = recorder(warehouse, JOB), 0
         self._feedback: PlanFeedback | None = None
         self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
@@ -202,6 +207,7 @@ class _Job:
         self._hashed: Mapping[str, HashedCounts] = {}
         self._hot: HotFigures | None = None
         self._tower_figures: TowerFigures | None = None
+        self._sum_figures: SumFigures | None = None
         self._running_servers: tuple[str, ...] = ()
         self._solution = resolve()
         self.prepare()
@@ -268,6 +274,7 @@ class _Job:
             server_plan=self._server_plan,
             towers=self._towers,
             wire_values=options.wire_values,
+            dense_values=options.dense_values,
         )
         waits = options.hosts.wait_for_memos and bool(_missing(self._warehouse, self._solution))
         if waits:
@@ -296,6 +303,7 @@ class _Job:
             self._hashed = _hashed_counts(status) or self._hashed
             self._hot = _hot_figures(status) or self._hot
             self._tower_figures = _tower_figures(status) or self._tower_figures
+            self._sum_figures = _sum_figures(status) or self._sum_figures
             self._running_servers = status.running_servers or self._running_servers
             if status.next_unit > job.plan.stop_unit:
                 return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
@@ -424,6 +432,7 @@ class _Job:
             hashed_counts=self._hashed,
             hot=self._hot,
             tower_figures=self._tower_figures,
+            sum_figures=self._sum_figures,
             running_servers=self._running_servers,
         )
         return replace(found, finished=False) if self._options.hosts.follow else found  # there may be more data later
@@ -503,7 +512,17 @@ def job_options(options: TrainOptions, folder: str = "") -> JobOptions | None:
     servers = options.servers
     scales_from = 0 if servers.scaled is None else servers.scaled.least
     total = servers.count if servers.spare_servers or scales_from else 0
-    return JobOptions(hosts, servers.least_servers, total, servers.spare_servers, scales_from, folder, values, of_hosts)
+    return JobOptions(
+        hosts,
+        servers.least_servers,
+        total,
+        servers.spare_servers,
+        scales_from,
+        folder,
+        values,
+        hosts.dense_values or "float32",
+        of_hosts,
+    )
 
 
 def plan_options(options: JobOptions, config: TrainConfig) -> PlanOptions:
@@ -658,6 +677,14 @@ def _tower_figures(status: JobStatus) -> TowerFigures | None:
     found = [None if one is None else TowerFigures.of_numbers(one.numbers) for one in hosts]
     known = [one for one in found if one is not None]
     return sum(known[1:], known[0]) if known and len(known) == len(found) else None
+
+
+def _sum_figures(status: JobStatus) -> SumFigures | None:
+    """How hosts add dense gradients, as one of them reported last: all have the same figures."""
+    from trainer.planning.host_grid import SumFigures
+
+    found = (SumFigures.of_numbers(one.progress.numbers) for one in status.members if one.progress is not None)
+    return next((one for one in found if one is not None), None)
 
 
 def role_command(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.dense_sums import sum_order_text
 from headrace.screens.json_fields import fields_of
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, moment, time_text
@@ -133,6 +134,7 @@ class CheckpointScreen:
                 ("attempt", f"{job.attempt}, next unit {count_text(job.next_unit)}, {_carried_text(job)}"),
                 ("plan", job.plan),
                 ("release", job.release or "-"),
+                *([("dense sums", sum_order_text(job.sum_order))] if job.sum_order else []),
             ]
         pairs.append(("scores", ", ".join(f"{name} {_figure(value)}" for name, value in found.scores.items())))
         pairs += [("calibration", text) for text in self.calibrations]

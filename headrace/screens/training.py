@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.dense_sums import dense_sums_text
 from headrace.screens.evaluations import EvaluationRow, evaluation_table
 from headrace.screens.hot_rows import hot_row_lines
 from headrace.screens.json_fields import fields_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.screens.training_figures import PlacementRow, PrunedRow, ServedRow
     from trainer.model.metrics import AnyScores
     from trainer.options.trial_record import TrialRow
+    from trainer.planning.host_grid import SumFigures
     from trainer.run.evaluation.verdict import Finding
     from trainer.run.labels.late_data import LateData
     from trainer.run.weights.row_delay import RowDelay
@@ -225,6 +227,7 @@ class TrainedScreen:
         idle_host_steps_share: the share of all steps of all these hosts in which the host had no event.
         events_per_step: the events of a whole batch, of all hosts of a job together.
         tower_figures: what the hosts of a job by towers have sent; None of another.
+        sum_figures: how the hosts of a job add dense gradients; None for one host.
         hot: what hot rows have done since the tables on servers were opened last; None without any.
         hashed: by name of a hashed table, what it has done on all servers or hosts since its rows were loaded last; of a job without
             servers, as its hosts reported last.
@@ -292,6 +295,7 @@ class TrainedScreen:
     kept: PrunedRow | None = None
     evaluations: tuple[EvaluationRow, ...] = ()
     tower_figures: TowerFigures | None = None
+    sum_figures: SumFigures | None = None
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
@@ -341,6 +345,8 @@ class TrainedScreen:
             pairs.append(("placed", self.placement.text()))
         if self.tower_figures is not None:
             pairs += [("" if k else "exchanged", text) for k, text in enumerate(tower_lines(self.tower_figures))]
+        if self.sum_figures is not None:
+            pairs.append(("dense sums", dense_sums_text(self.sum_figures)))
         if self.followed_plan is not None:
             pairs.append(("plan", self.followed_plan.text()))
         if self.served is not None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from headrace.cli.train_options.hosts import HostOptions
 from headrace.screens.tower_exchange import tower_lines
 from trainer.tables.tower_figures import TowerFigures
-from transforms.errors import InputError
 
 FIGURES = TowerFigures(3 << 20, 1200, 1 << 20, 30, 10)
 
@@ -27,9 +23,3 @@ def test_figures_return_from_the_progress_of_hosts_and_add_up():
     assert TowerFigures.of_numbers({"loss": 0.5}) is None
     assert TowerFigures.of_numbers({**numbers, "tower_as_rows": -1.0}) is None
     assert TowerFigures(6 << 20, 2400, 2 << 20, 60, 20) == FIGURES + FIGURES
-
-
-@pytest.mark.parametrize("option", ["hosts_per_machine", "tower_sums"])
-def test_options_of_towers_need_towers(option):
-    with pytest.raises(InputError, match="options of towers must go with --towers"):
-        HostOptions(hosts=4, **{option: 2})

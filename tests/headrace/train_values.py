@@ -44,6 +44,8 @@ _OF_ANY = {
     "poll_secs": _SECS,
     "plan": PATHS,
     "towers": PATHS,
+    "hosts_per_machine": _COUNTS,
+    "dense_values": st.sampled_from(["float32", "bf16"]),
     "least_servers": st.integers(1, 2),
     "embedding_workers": st.sampled_from(["1", "2", "07"]),
     "server_token_file": PATHS,

@@ -35,7 +35,9 @@ def test_arrays_and_bytes_are_those_of_pyarrow(target, rows, step, share, seed):
     source = np.random.default_rng(seed)
     values = source.integers(0, 2, rows * step).astype(TYPES[target])[::step]
     valid = None if share is None else source.random(rows) < share
-    expected = pa.array(values, pa.int64() if pa.types.is_timestamp(target) else target, mask=None if valid is None else ~valid).cast(target)
+    expected = pa.array(
+        values, pa.int64() if pa.types.is_timestamp(target) else target, mask=None if valid is None else ~valid
+    ).cast(target)
     found = numbers_to_arrow(values, target, valid)
     found.validate(full=True)
     assert found.equals(expected)

@@ -77,6 +77,8 @@ class JobPosition:
         epoch_events: the events of their batches, of all hosts, or of each one where hosts have batches of their own; 0 in a commit of an
             earlier release, whose batches within an epoch have one size.
         host_steps: the steps of every host since the run's beginning, by name.
+        sum_order: the order in which hosts added dense gradients: machines and hosts of each, as ``2 x 4``, and ``bf16`` for rounded ones; empty:
+            by rank, as they were.
         carried_units: the same as ``carried`` in a commit of an earlier release: begun units of one host each, with the first row of the
             fragment that is not trained.
     """
@@ -91,6 +93,7 @@ class JobPosition:
     epoch_events: Omitted[int] = 0
     host_steps: Later[StepsByHost] = field(default_factory=dict)
     carried_units: Omitted[tuple[tuple[int, int], ...]] = ()
+    sum_order: Omitted[str] = ""
 
     def to_document(self) -> dict[str, Any]:
         """A JSON object."""
@@ -335,6 +338,7 @@ def commit_document(
         first.epoch_steps,
         first.epoch_events,
         first.host_steps,
+        sum_order=first.sum_order,
     )
     return {
         "position": {"epochs_done": first.epochs_done, "data_digest": facts.data_digest},

@@ -66,6 +66,7 @@ class HostPart:
         epoch_events: the events of their whole batches, see :class:`~trainer.checkpoints.commit_manifest.JobPosition`.
         partition: the fingerprint of the partition plan by which the host trains; empty: rows are spread over the hosts.
         host_steps: the steps of every host since the run's beginning, by rank 0; empty by others.
+        sum_order: the order in which hosts add dense gradients, by rank 0, see :attr:`~trainer.planning.host_grid.SumFigures.order`.
         shards: the names of the shards that servers have written, by server, by rank 0; none: the tables are in the parts.
         bases: the names of the full shards that have the rows which those leave out.
     """
@@ -86,6 +87,7 @@ class HostPart:
     epoch_events: Omitted[int] = 0
     partition: Omitted[str] = ""
     host_steps: Omitted[StepsByHost] = field(default_factory=dict)
+    sum_order: Omitted[str] = ""
     shards: Omitted[tuple[str, ...]] = ()
     bases: Omitted[tuple[str, ...]] = ()
 

@@ -20,7 +20,7 @@ from trainer.model.dense_updates import SLOTS, step_rate, updated
 from trainer.planning.meshes import Groups, SliceMesh
 from transforms.arrays import Array
 
-#: Dense weights of so many bytes are updated in segments, as those of hosts (``trainer/job/host/sharded_updates.py``); not measured on a TPU.
+#: Dense weights of so many bytes are updated in segments, as those of hosts (``trainer/job/host/dense/sharded_updates.py``); not measured on a TPU.
 SHARDED_BYTES = 32 << 20
 _FLOAT_BYTES = 4
 

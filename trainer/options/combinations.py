@@ -34,6 +34,9 @@ class Setup:
         moves: whether tables are moved to other servers while the run trains.
         hot: whether the hot rows of tables on servers are in the memory of the process that trains.
         rounded: whether rows and gradients are rounded on their way between hosts, or to and from servers.
+        machines: whether several hosts share a machine.
+        tower_sums: whether hosts of a tower may send sums of their rows.
+        rounded_sums: whether dense gradients are rounded on their way between hosts.
     """
 
     hashed: bool = False
@@ -53,6 +56,9 @@ class Setup:
     moves: bool = False
     hot: bool = False
     rounded: bool = False
+    machines: bool = False
+    tower_sums: bool = False
+    rounded_sums: bool = False
 
 
 #: A training whose tables a user moves to other servers.
@@ -138,6 +144,22 @@ REFUSALS = (
             "tables on servers must be trained without towers",
             "towers say which host owns a table, and servers own all of them",
             "leave --towers or --servers out"),
+    Refusal(("tower_sums",), lambda one: one.tower_sums and not one.towers,
+            "sums of rows must be those of towers",
+            "without towers the owner of a row sends it to the host that asks, which adds up its bags: there is no host between that could add",
+            "leave --tower-sums out, or give --towers"),
+    Refusal(("hosts_per_machine",), lambda one: one.machines and one.hosts < 2,
+            "hosts that share a machine must be two or more",
+            "one process has no other host to be near to: nothing crosses any link",
+            "leave --hosts-per-machine out, or give --hosts"),
+    Refusal(("hosts_per_machine", "least_hosts"), lambda one: one.machines and one.least_hosts,
+            "hosts that share machines must all be there",
+            "hosts share a machine by their ranks, and the hosts that are left get other ranks: neighbours by rank would be on different machines",
+            "leave --least-hosts out: training waits until all hosts are back; or leave --hosts-per-machine out"),
+    Refusal(("dense_values",), lambda one: one.rounded_sums and one.hosts < 2,
+            "rounded dense gradients must be those of several hosts",
+            "one process sends its gradients nowhere",
+            "leave --dense-values out, or give --hosts"),
     Refusal(("wire_values",), lambda one: one.rounded and not one.servers and one.hosts < 2,
             "rounded rows must be those of several hosts or of servers",
             "one process sends its rows nowhere",

@@ -26,7 +26,8 @@ class HostTowers:
 
     Attributes:
         towers: the names of the inputs of each tower.
-        machine_hosts: so many hosts, in the order of their ranks, share a machine: bags cross machines between hosts of equal places only.
+        machine_hosts: so many hosts, in the order of their ranks, share a machine: bags cross machines between hosts of equal places only, and
+            dense gradients may be added in two legs, also without towers.
         sends_sums: hosts of a tower may send sums of their rows in place of rows, which gives other bits.
     """
 

@@ -29,6 +29,7 @@ from trainer.model.metrics import AnyScores
 from trainer.model.task_heads import heads_of
 from trainer.model.user_functions import with_code_digests
 from trainer.options.config import TrainConfig
+from trainer.planning.host_grid import SumFigures
 from trainer.planning.plan import PartitionPlan
 from trainer.run.labels.late_data import NOTHING_LATE, LateData
 from trainer.run.preparation.preparation import PreparedRun, check_placement, check_policy, described, prepare_run
@@ -110,6 +111,7 @@ class TrainReport:
             where they are not counted.
         hashed_counts: what the hashed tables of this process have done, by name; of a job, those of all hosts, as they reported last.
         hot: what the hot rows of tables on servers have done in this process; None without any.
+        sum_figures: how the hosts of a job add dense gradients, as reported last; None for one host.
         running_servers: the names of the parameter servers that ran at the end, of a job that scales them; none for others.
     """
 
@@ -132,6 +134,7 @@ class TrainReport:
     hashed_counts: Mapping[str, HashedCounts] = field(default_factory=dict)
     hot: HotFigures | None = None
     tower_figures: TowerFigures | None = None
+    sum_figures: SumFigures | None = None
     running_servers: tuple[str, ...] = ()
 
     @property
@@ -161,6 +164,7 @@ class TrainReport:
             "idle_units": None if self.idle_units is None else asdict(self.idle_units),
             "hot": None if self.hot is None else self.hot.to_document(),
             "tower_figures": None if self.tower_figures is None else asdict(self.tower_figures),
+            "sum_figures": None if self.sum_figures is None else asdict(self.sum_figures),
         }
 
 

@@ -26,7 +26,6 @@ _NEED_A_JOB = (
     "notice_http",
     "notice_metadata",
 )
-_NEED_TOWERS = ("hosts_per_machine", "tower_sums")
 _NEED_FOLLOW = ("caught_up_hosts", "caught_up_readers", "caught_up_epoch_secs")
 
 
@@ -163,10 +162,20 @@ class HostOptions:
         int,
         typer.Option(
             "--hosts-per-machine",
-            help="With --towers: so many hosts, one after the other, share a machine; those of equal places exchange between machines. Default: 1.",
+            help="So many hosts, one after the other, share a machine: dense gradients are added inside machines first, and hosts by towers "
+            "exchange between machines by equal places. Default: 1.",
             show_default=False,
         ),
     ] = 0
+    dense_values: Annotated[
+        str,
+        typer.Option(
+            "--dense-values",
+            metavar="float32|bf16",
+            help="Dense gradients between hosts, with --hosts-per-machine between machines: as they are, or rounded to bfloat16 and added in float32.",
+            show_default=False,
+        ),
+    ] = ""
     tower_sums: Annotated[
         bool,
         typer.Option(
@@ -183,11 +192,10 @@ class HostOptions:
         if self.plan_follows_data and self.hosts < 2:
             raise InputError("a plan that follows the data must be that of two hosts or more: one host has all tables", where="--plan, --hosts",
                              value=f"auto, {self.hosts}", next_step="give --hosts 2 or more, or leave --plan out")  # fmt: skip
-        if not self.towers:
-            self._refuse_given(_NEED_TOWERS, "options of towers must go with --towers", "give --towers too")
         if self.hosts_per_machine < 0:
             raise InputError("the hosts of a machine must be at least 1", where="--hosts-per-machine", value=self.hosts_per_machine,
                              allowed="from 1 on")  # fmt: skip
+        self._check_dense_values()
         if not self.is_job:
             self._refuse_given(_NEED_A_JOB, "options of a job must go with --hosts", "give --hosts 1 too")
             return
@@ -196,6 +204,18 @@ class HostOptions:
         if self.epoch_events < 0 or self.epoch_steps < 0:
             raise InputError("numbers of events and steps must be at least 0", where="--epoch-events, --epoch-steps",
                              value=(self.epoch_events, self.epoch_steps))  # fmt: skip
+
+    def _check_dense_values(self) -> None:
+        from trainer.tables.wire.settings import DENSE_VALUES
+
+        if self.dense_values and self.dense_values not in DENSE_VALUES:
+            raise InputError("--dense-values must be a known encoding", where="--dense-values", value=self.dense_values,
+                             allowed=", ".join(DENSE_VALUES))  # fmt: skip
+
+    @property
+    def rounds_dense_values(self) -> bool:
+        """Whether dense gradients are rounded on their way."""
+        return self.dense_values not in ("", "float32")
 
     @property
     def is_job(self) -> bool:

@@ -86,7 +86,8 @@ class TrainOptions:
             spares=bool(self.servers.spare_servers), scales=self.servers.scaled is not None,
             towers=bool(self.hosts.towers), tpu=self.tpu.of_training(options) is not None, least_servers=bool(self.servers.least_servers),
             least_hosts=0 < self.hosts.least_hosts < self.hosts.most_hosts, hot=options.get("hot_rows") is not None,
-            rounded=self.servers.wire_values not in ("", "float32"),
+            rounded=self.servers.wire_values not in ("", "float32"), machines=self.hosts.hosts_per_machine > 1,
+            tower_sums=self.hosts.tower_sums, rounded_sums=self.hosts.rounds_dense_values,
         )  # fmt: skip
         if (found := refusal_of(setup)) is not None:
             option = found.options[0]

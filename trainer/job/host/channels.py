@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from trainer.planning.host_grid import HostGrid
 from trainer.tables.routes.exchange import Exchange, OneHost
 from transforms.arrays import Array
 
@@ -21,6 +22,26 @@ class ChannelName(IntEnum):
     STEPS = 1
     SHARES = 2
     SUMS = 3
+    NEAR_SHARES = 4
+    NEAR_SUMS = 5
+    FAR_SHARES = 6
+    FAR_SUMS = 7
+
+
+_NEAR = (ChannelName.NEAR_SHARES, ChannelName.NEAR_SUMS)
+_FAR = (ChannelName.FAR_SHARES, ChannelName.FAR_SUMS)
+
+
+def names_of(grid: HostGrid | None) -> tuple[ChannelName, ...]:
+    """The channels of hosts on a grid, in the order of their numbers; those of legs only with one."""
+    return tuple(one for one in ChannelName if grid is not None or one not in (*_NEAR, *_FAR))
+
+
+def members_of(name: ChannelName, rank: int, hosts: int, grid: HostGrid | None) -> tuple[int, ...]:
+    """The ranks of the hosts that share a channel with the host of ``rank``, which is one of them."""
+    if grid is None or name not in (*_NEAR, *_FAR):
+        return tuple(range(hosts))
+    return grid.near_of(rank) if name in _NEAR else grid.far_of(rank)
 
 
 class Channel(Exchange, Protocol):
@@ -37,20 +58,47 @@ class Channel(Exchange, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class LegChannels:
+    """The channels of one host inside its machine and between machines; ranks are places among their members.
+
+    Attributes:
+        grid: of all hosts.
+        near_shares: dense gradients that a host is to sum for its machine.
+        near_sums: sums over all hosts, on their way to a machine's hosts.
+        far_shares: sums of machines that a host is to sum.
+        far_sums: their sums.
+    """
+
+    grid: HostGrid
+    near_shares: Channel
+    near_sums: Channel
+    far_shares: Channel
+    far_sums: Channel
+
+
+@dataclass(frozen=True, slots=True)
 class Channels:
     """The channels of one host.
 
     Attributes:
         tables: rows and gradients of tables.
         steps: what the hosts agree on before each step.
-        shares: dense gradients that a host is to sum.
+        shares: dense gradients that a host is to sum; where hosts sum in two legs, the number of their events.
         sums: their sums.
+        legs: of hosts on a grid; else None.
     """
 
     tables: Exchange
     steps: Exchange
     shares: Channel
     sums: Channel
+    legs: LegChannels | None = None
+
+    @classmethod
+    def of(cls, each: Sequence[Channel], grid: HostGrid | None = None) -> Channels:
+        """The channels by :class:`ChannelName`, see :func:`names_of`."""
+        tables, steps, shares, sums, *legs = each
+        return cls(tables, steps, shares, sums, None if grid is None else LegChannels(grid, *legs))
 
 
 class OneHostChannel(OneHost):

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainer.job.host.channels import Channel, ChannelName, Channels, OneHostChannel
+from trainer.job.host.channels import Channel, Channels, OneHostChannel, members_of, names_of
+from trainer.planning.host_grid import HostGrid
 from transforms.arrays import Array
 
 
 class CurrentChannels:
-    """The channels of the host of ``rank``; those of one host until :meth:`connect`."""
+    """The channels of the host of ``rank``; those of one host until :meth:`connect`. ``grid``: of the hosts, if they are on one."""
 
-    def __init__(self, rank: int, hosts: int) -> None:
+    def __init__(self, rank: int, hosts: int, grid: HostGrid | None = None) -> None:
         self.rank, self.hosts = rank, hosts
-        self._each = [_CurrentChannel(rank, hosts) for _ in ChannelName]
-        self.channels = Channels(*self._each)
+        members = [members_of(name, rank, hosts, grid) for name in names_of(grid)]
+        self._each = [_CurrentChannel(one.index(rank), len(one)) for one in members]
+        self.channels = Channels.of(self._each, grid)
 
     def connect(self, channels: Sequence[Channel]) -> None:
-        """Use these channels from now on, by :class:`ChannelName`; without any, those of one host."""
-        for name in ChannelName:
-            self._each[name].now = channels[name] if channels else OneHostChannel()
+        """Use these channels from now on, by :class:`~trainer.job.host.channels.ChannelName`; without any, those of one host."""
+        for number, one in enumerate(self._each):
+            one.now = channels[number] if channels else OneHostChannel()
 
 
 class _CurrentChannel:

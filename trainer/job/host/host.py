@@ -21,7 +21,7 @@ from trainer.checkpoints.stored_commit import Share
 from trainer.errors import AttemptOver, ConfigError, HostLost, RunMismatch, SliceLost
 from trainer.job.control.messages import Peer, Progress, RoleReport
 from trainer.job.host.attempt import Attempt, AttemptTools, TrainedState
-from trainer.job.host.channels import ChannelName
+from trainer.job.host.channels import members_of, names_of
 from trainer.job.host.current_channels import CurrentChannels
 from trainer.job.host.host_exchange import HostExchange
 from trainer.job.host.job_data import JobData
@@ -35,6 +35,7 @@ from trainer.options.config import TrainConfig, recorded_options
 from trainer.options.hot_rows import HotOptions
 from trainer.options.resume_rules import option_changes
 from trainer.options.towers import FLAT, HostTowers
+from trainer.planning.host_grid import HostGrid, grid_of
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import find_partition
 from trainer.run.preparation.job_plan import JobPlan
@@ -120,7 +121,9 @@ class Host:
         setup: what the job is, by which tables may not be moved to other servers.
         hot_rows: how many rows of each table on servers stay in the memory of this host, by its name.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
-        towers: by which hosts exchange, whose plan is that of each attempt; without any they exchange flat.
+        dense_values: how dense gradients are sent between hosts.
+        towers: by which hosts exchange, whose plan is that of each attempt; without any they exchange flat. Its ``machine_hosts`` are those of
+            all jobs: hosts of several machines may add dense gradients in two legs.
 
     Attributes:
         left: the order with which it left; None before it, and after an error.
@@ -145,11 +148,12 @@ class Host:
         setup: Setup = MOVING,
         hot_rows: Mapping[str, int] | None = None,
         wire_values: str = "float32",
+        dense_values: str = "float32",
         towers: HostTowers = FLAT,
     ) -> None:
         self._partition: tuple[str, PartitionPlan | None] = "", None
         self._servers, self._towers, self._hot_rows, self._setup = servers, towers, hot_rows, setup
-        self._wire_values = wire_values
+        self._wire_values, self._dense_values = wire_values, dense_values
         self._before_write, self._statistics_share = before_write, statistics_share
         self._connect, self._use_device = connect, use_device
         self._slice: TpuSlice | None = None
@@ -438,12 +442,14 @@ class Host:
             plan=partition,
             has_towers=bool(self._towers),
         )
-        current, head = CurrentChannels(rank, hosts), data.plan.head
+        current, head = CurrentChannels(rank, hosts, self._grid_of(hosts)), data.plan.head
         slice_ = None if self._connect is None else self._slice_for(self._connect, hosts, data, config)
         weights: Weights | TpuWeights
         if self._servers is not None:
             moves = self._moves_of(self._servers)
-            weights = ServedHostWeights(data.layout, config, head, current.channels, moves, slice_)
+            weights = ServedHostWeights(
+                data.layout, config, head, current.channels, moves, slice_, dense_values=self._dense_values
+            )
         elif slice_ is not None:
             weights = weights_on(slice_, data.layout, config, head)
         elif hosts == 1 and partition is None:
@@ -457,6 +463,7 @@ class Host:
                 partition,
                 self._towers,
                 values=self._wire_values,
+                dense_values=self._dense_values,
             )
         self._state_attempt = None
         self._model = _Model(data.config, partition, weights, weights.initial_arrays(), current)
@@ -488,12 +495,24 @@ class Host:
         if len(order.hosts) == 1:
             return []
         addresses = [Address.parse(address) for address in self._addresses(order.hosts, gate)]
+        grid = self._grid_of(len(addresses))
         return [
             HostExchange(
-                self._mailbox, order.attempt, rank, addresses, channel=name, token=self._token, check=gate.check
+                self._mailbox,
+                order.attempt,
+                rank,
+                addresses,
+                channel=name,
+                members=members_of(name, rank, len(addresses), grid),
+                token=self._token,
+                check=gate.check,
             )
-            for name in ChannelName
+            for name in names_of(grid)
         ]
+
+    def _grid_of(self, hosts: int) -> HostGrid | None:
+        """The grid of an attempt's hosts; None if one machine has all, or each its own."""
+        return grid_of(hosts, self._towers.machine_hosts)
 
     def _addresses(self, hosts: Sequence[str], gate: UnitGate) -> list[str]:
         """The addresses of the hosts by rank, once they are known."""
@@ -569,7 +588,13 @@ class Host:
             unit = gate.begun_unit
             newest_secs = 0.0 if unit is None else float(plan.units.newest_secs(unit + 1))
             assert self._attempt is not None, "steps are those of an attempt"
-            figures = (self._attempt.staleness, weights.idle_units, weights.hot_figures, weights.tower_figures)
+            figures = (
+                self._attempt.staleness,
+                weights.idle_units,
+                weights.hot_figures,
+                weights.tower_figures,
+                weights.sum_figures,
+            )
             numbers = {name: one for found in figures if found is not None for name, one in found.to_numbers().items()}
             self._progress = Progress(
                 order.attempt, state.progress.step - first_step, state.events - first_events, unit, newest_secs, numbers

@@ -32,8 +32,10 @@ class HostExchange:
 
     Args:
         mailbox: where this host's messages arrive.
+        rank: of this host among all hosts.
         addresses: of each host's :class:`~trainer.job.host.exchange_service.ExchangeService`, by rank.
         channel: its number.
+        members: the ranks of the hosts on the channel, by their places on it; None: all hosts. Its own rank is its place.
         check: called while it waits; raises to end the attempt.
         patience_secs: a host may be silent for so long.
         options: of the streams to the other hosts, but for their check, patience and clock.
@@ -48,6 +50,7 @@ class HostExchange:
         addresses: Sequence[Address],
         *,
         channel: int = 0,
+        members: Sequence[int] | None = None,
         token: str = "",
         check: Callable[[], None],
         patience_secs: float = 300.0,
@@ -55,15 +58,18 @@ class HostExchange:
         options: StreamOptions | None = None,
         draw_session: Callable[[], int] = _draw_session,
     ) -> None:
-        self.rank, self.hosts = rank, len(addresses)
+        self._members = tuple(range(len(addresses)) if members is None else members)
+        self.rank, self.hosts = self._members.index(rank), len(self._members)
         self._mailbox, self._attempt, self._channel, self._still = mailbox, attempt, channel, check
         self._patience_secs, self._clock = patience_secs, clock
         options = StreamOptions(check) if options is None else options
         options = replace(options, check=self._check, patience_secs=patience_secs, clock=clock)
-        greeting = HostGreeting(self._sender(rank), token, draw_session())
+        greeting = HostGreeting(self._sender(self.rank), token, draw_session())
         # Each host sends to the next one first: no host receives from all at once.
-        others = [(rank + k) % self.hosts for k in range(1, self.hosts)]
-        self._streams = {r: SentStream(greeting, self._sender(r), addresses[r], options, draw_session) for r in others}
+        others = [(self.rank + k) % self.hosts for k in range(1, self.hosts)]
+        self._streams = {
+            r: SentStream(greeting, self._sender(r), addresses[self._members[r]], options, draw_session) for r in others
+        }
         self._own: queue.SimpleQueue[Sequence[Array]] = queue.SimpleQueue()
         self._is_closed = False
         self._sending, self._receiving = threading.Lock(), threading.Lock()
@@ -104,8 +110,8 @@ class HostExchange:
             raise AttemptOver("a channel must be open until the attempt ends", where=str(self._sender(self.rank)))
         self._still()
 
-    def _sender(self, rank: int) -> Sender:
-        return Sender(self._attempt, rank, self._channel)
+    def _sender(self, place: int) -> Sender:
+        return Sender(self._attempt, self._members[place], self._channel)
 
     def _take(self, r: int) -> Sequence[Array]:
         sender, until = self._sender(r), self._clock() + self._patience_secs

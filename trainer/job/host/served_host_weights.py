@@ -11,8 +11,8 @@ import numpy as np
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.errors import ServerLost
 from trainer.job.host.channels import Channels
+from trainer.job.host.dense.sharded_updates import SHARDED_BYTES
 from trainer.job.host.host_weights import HostWeights
-from trainer.job.host.sharded_updates import SHARDED_BYTES
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
@@ -38,7 +38,7 @@ _NOTHING = np.zeros(0, np.int64)
 class ServedHostWeights(HostWeights):
     """See :class:`HostWeights`. Call :meth:`begin_attempt` before each attempt, on all hosts.
 
-    Arrays of tables are those of rank 0; other hosts save tables without rows, which a commit's parts may have. ``slice_``: see :class:`HostWeights`.
+    Arrays of tables are those of rank 0; other hosts save tables without rows, which a commit's parts may have. ``slice_``, ``dense_values``: see :class:`HostWeights`.
     """
 
     def __init__(
@@ -50,9 +50,18 @@ class ServedHostWeights(HostWeights):
         moves: JobMoves,
         slice_: TpuSlice | None = None,
         *,
+        dense_values: str = "float32",
         sharded_bytes: int = SHARDED_BYTES,
     ) -> None:
-        super().__init__(layout, config, head, channels, slice_=slice_, sharded_bytes=sharded_bytes)
+        super().__init__(
+            layout,
+            config,
+            head,
+            channels,
+            slice_=slice_,
+            dense_values=dense_values,
+            sharded_bytes=sharded_bytes,
+        )
         self._config, self._exchange, self._moves = config, channels.tables, moves
         self._tables: ServedTables | None = None
         self._connected: RunServers | None = None

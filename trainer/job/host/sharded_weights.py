@@ -8,16 +8,17 @@ import numpy as np
 
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.job.host.channels import Channels
-from trainer.job.host.gradient_buckets import BUCKET_BYTES
+from trainer.job.host.dense.gradient_buckets import BUCKET_BYTES
+from trainer.job.host.dense.sharded_updates import SHARDED_BYTES
 from trainer.job.host.host_weights import HostWeights
 from trainer.job.host.shard_arrays import parted_shards, shard_arrays, shard_states
-from trainer.job.host.sharded_updates import SHARDED_BYTES
 from trainer.job.host.tower_weights import TowerWeights, has_own_modules
 from trainer.model.heads import BINARY
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
 from trainer.options.towers import FLAT, HostTowers
+from trainer.planning.host_grid import GRID_BYTES
 from trainer.planning.plan import PartitionPlan
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.run_state import LINEAR, AttemptBeginning, build_dense, limits_of, linear_features
@@ -54,8 +55,10 @@ class ShardedWeights(HostWeights):
         towers: HostTowers = FLAT,
         *,
         values: str = "float32",
+        dense_values: str = "float32",
         bucket_bytes: int = BUCKET_BYTES,
         sharded_bytes: int = SHARDED_BYTES,
+        grid_bytes: int = GRID_BYTES,
     ) -> None:
         exchange, held, pruning = channels.tables, config.batches_held, config.pruning
         hashed = limits_of(layout, config, head)
@@ -116,8 +119,10 @@ class ShardedWeights(HostWeights):
             engine,
             linear,
             dense=dense,
+            dense_values=dense_values,
             bucket_bytes=bucket_bytes,
             sharded_bytes=sharded_bytes,
+            grid_bytes=grid_bytes,
         )
         self._tables = [(kind, one) for kind, one in (("embedding", deep), ("linear", linear)) if one is not None]
 

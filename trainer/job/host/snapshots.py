@@ -113,6 +113,7 @@ def take_snapshot(
         plan=order.data,
         partition="" if partition is None else plan_fingerprint(partition),
         host_steps=state.host_steps if rank == 0 else {},
+        sum_order="" if rank or weights.sum_figures is None else weights.sum_figures.order,
     )
     shards = weights.server_shards(on_refusal)
     return Snapshot(part, (TakenArrays(moment, arrays, tables),), weights.end_tables, statistics, shards)

@@ -83,6 +83,7 @@ def run_host(
             towers=HostTowers(spec.towers, spec.machine_hosts, spec.sends_sums),
             hot_rows=spec.hot_rows,
             wire_values=spec.wire_values,
+            dense_values=spec.dense_values,
             servers=None if spec.servers is None else servers_of(spec.servers, client.document, options.token),
             setup=replace(MOVING, spares=spec.settings.spare_servers > 0, scales=spec.settings.scales_from > 0),
         )

@@ -14,7 +14,7 @@ from trainer.options.document_field import DocumentField
 from trainer.scheduling.documents import read_value, value_document
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import JobSettings
-from trainer.tables.wire.settings import VALUES
+from trainer.tables.wire.settings import DENSE_VALUES, VALUES
 from transforms.derived_documents import Later, one_of
 from transforms.errors import NotFound, StorageError
 
@@ -73,7 +73,8 @@ class JobSpec:
         servers: that hold the tables; None: the hosts do.
         towers: the names of the inputs of each tower, whose plan is ``partition``; none: hosts exchange flat.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
-        machine_hosts: so many hosts share a machine, by which they exchange by towers.
+        dense_values: how dense gradients are sent between hosts.
+        machine_hosts: so many hosts share a machine, by which they exchange by towers, and add dense gradients.
         sends_sums: whether hosts of a tower may send sums of their rows.
         hot_rows: how many rows of each table on servers stay in the memory of the host, by its name.
     """
@@ -92,6 +93,7 @@ class JobSpec:
     towers: tuple[tuple[str, ...], ...] = ()
     hot_rows: Later[Mapping[str, int]] = field(default_factory=dict)
     wire_values: Later[Annotated[str, one_of(*VALUES)]] = "float32"
+    dense_values: Later[Annotated[str, one_of(*DENSE_VALUES)]] = "float32"
     machine_hosts: Later[int] = 1
     sends_sums: Later[bool] = False
 

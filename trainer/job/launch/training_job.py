@@ -91,6 +91,7 @@ def make_job(
     server_plan: PartitionPlan | None = None,
     towers: HostTowers = FLAT,
     wire_values: str = "float32",
+    dense_values: str = "float32",
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
 
@@ -105,8 +106,9 @@ def make_job(
             spread over them.
         servers: that hold the tables instead of the hosts.
         server_plan: the plan by which they do, one core each; None: rows are spread over them.
-        towers: by which hosts exchange, whose plan is ``partition``; without any they exchange flat.
+        towers: by which hosts exchange, whose plan is ``partition``; without any they exchange flat. Its ``machine_hosts`` share a machine.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
+        dense_values: how dense gradients are sent between hosts.
 
     Raises :class:`~transforms.errors.StorageError`, :class:`RunMismatch` for the files of a job of another run, and
     :class:`~trainer.errors.ConfigError` for pruned tables of which a host, or a server, would have no place.
@@ -153,6 +155,7 @@ def make_job(
         sends_sums=towers.sends_sums,
         hot_rows=_hot_rows(prepared.config),
         wire_values=wire_values,
+        dense_values=dense_values,
     )
     spec.write(files)
     return LaunchedJob(spec, plan, newest)

@@ -23,6 +23,7 @@ from trainer.model.task_heads import AnyHead
 from trainer.model.unbounded_tables import table_limits
 from trainer.options.config import TrainConfig
 from trainer.options.document_field import OPEN, DocumentField
+from trainer.planning.host_grid import SumFigures
 from trainer.planning.plan import PartitionPlan
 from trainer.run.labels.label_record import LabelRecord
 from trainer.run.predictions import Predictor, each_predicted
@@ -186,6 +187,10 @@ class ModelWeights(Protocol):
     @property
     def hot_figures(self) -> HotFigures | None:
         """What the hot rows of this process have done; None where there are none."""
+
+    @property
+    def sum_figures(self) -> SumFigures | None:
+        """How hosts add dense gradients; None for one host, and for a slice that adds its gradients itself."""
 
     def begin_attempt(self, beginning: AttemptBeginning) -> None:
         """Begin an attempt of a job; see :class:`AttemptBeginning`."""
@@ -358,6 +363,11 @@ class Weights:
     @property
     def tower_figures(self) -> TowerFigures | None:
         """What this host has sent by towers; None where hosts exchange in another way."""
+        return None
+
+    @property
+    def sum_figures(self) -> SumFigures | None:
+        """How hosts add dense gradients; None for one host."""
         return None
 
     def dense_arrays(self) -> dict[str, Array]:

@@ -171,6 +171,10 @@ class TpuWeights:
     def tower_figures(self) -> None:
         """See :attr:`Weights.tower_figures`: a slice exchanges its rows itself."""
 
+    @property
+    def sum_figures(self) -> None:
+        """See :attr:`Weights.sum_figures`: a slice adds its gradients itself."""
+
     def arrays(self) -> dict[str, Array]:
         """All weights, slots and random state, as a checkpoint stores them."""
         return {**self.dense_arrays(), **state_arrays(self._states_by_part())}

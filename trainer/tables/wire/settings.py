@@ -10,6 +10,8 @@ from trainer.errors import ConfigError
 IDS = ("plain", "unique")
 #: How rows and gradients are sent.
 VALUES = ("float32", "fp16", "fp14")
+#: How dense gradients are sent between hosts: as they are, or rounded to the nearest bfloat16 (``bfloat16.py``).
+DENSE_VALUES = ("float32", "bf16")
 
 
 @dataclass(frozen=True, slots=True)

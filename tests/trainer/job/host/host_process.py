@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from tests.trainer.job.host.training_ways import ROWS, WAYS, batches_of, config_of
-from trainer.job.host.channels import ChannelName, Channels
+from trainer.job.host.channels import Channels, names_of
 from trainer.job.host.exchange_service import ExchangeService
 from trainer.job.host.host_exchange import HostExchange
 from trainer.job.host.mailbox import Mailbox
@@ -40,9 +40,9 @@ def main(rank: int, hosts: int) -> None:
         for attempt, (name, (make, train)) in enumerate(WAYS.items(), start=1):
             each = [
                 HostExchange(mailbox, attempt, rank, addresses, channel=channel, check=lambda: None)
-                for channel in ChannelName
+                for channel in names_of(None)
             ]
-            weights = make(prepared, options, Channels(*each))
+            weights = make(prepared, options, Channels.of(each))
             train(weights, padded[rank::hosts])
             print(json.dumps([name, digest_of(weights.arrays()), digest_of(weights.dense_arrays())]), flush=True)
             sys.stdin.readline()  # all hosts are done

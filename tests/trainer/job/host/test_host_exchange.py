@@ -104,6 +104,29 @@ def test_arrays_come_from_every_host_in_many_rounds(three):
             assert received == [[[100.0 * r + rank] * step * (rank + 1), [step]] for r in range(3)]
 
 
+def test_members_of_a_channel_exchange_by_their_places():
+    """All hosts at once, in two groups on the same channel; senders keep their rank among all hosts."""
+    hosts, groups = Hosts(4), ((0, 2), (3, 1))
+    received = [None] * 4
+
+    def work(rank):
+        members = groups[rank % 2]
+        exchange = hosts.exchange(rank, channel=6, members=members)
+        assert (exchange.rank, exchange.hosts) == (members.index(rank), 2)
+        found = exchange.all_to_all([[np.array([rank, to])] for to in members])
+        received[rank] = [arrays[0].tolist() for arrays in found]
+        exchange.finish()
+        exchange.close()
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    hosts.close()
+    assert received == [[[sender, rank] for sender in groups[rank % 2]] for rank in range(4)]
+
+
 def test_a_later_attempt_begins_anew(three):
     vector = np.arange(5, dtype=np.float32)
     for attempt in (1, 2, 5):

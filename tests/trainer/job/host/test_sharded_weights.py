@@ -31,8 +31,8 @@ from trainer.job.host.tower_weights import has_own_modules
 pytest.importorskip("tensorflow")
 
 
-def trained(scene, hosts, make, train, delays=0.0):
-    """The arrays of all hosts after ``train`` has trained their weights on batches in turn, and their logits."""
+def trained(scene, hosts, make, train, delays=0.0, grid=None):
+    """The arrays of all hosts after ``train`` has trained their weights on batches in turn, and their logits; ``grid``: of the hosts."""
     options, prepared, batches = scene
     steps = -(-len(batches) // hosts)
     none = empty_batch(prepared.layout, ROWS, prepared.head)
@@ -43,7 +43,7 @@ def trained(scene, hosts, make, train, delays=0.0):
         own = padded[channels.steps.rank :: hosts]
         return train(weights, own), weights.arrays()
 
-    return on_channels(hosts, work, delays=delays)
+    return on_channels(hosts, work, delays=delays, grid=grid)
 
 
 def assert_equal(one, other):

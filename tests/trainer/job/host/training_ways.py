@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.support.whole_vectors import all_gather, summed
 from tests.trainer.synthetic import Synthetic, config
-from trainer.job.host.sharded_updates import ShardedUpdates
+from trainer.job.host.dense.sharded_updates import ShardedUpdates
 from trainer.job.host.sharded_weights import ShardedWeights
 from trainer.options.towers import HostTowers
 from trainer.run.preparation.preparation import prepare_run
@@ -75,23 +75,32 @@ def gathered(prepared, options, channels):
     return Gathered(prepared.layout, options, prepared.head, channels).connect(channels.steps)
 
 
-def bucketed(bucket_bytes):
-    """Makes weights whose gradients are sent in buckets; in several while the backward pass runs."""
+def bucketed(bucket_bytes, **given):
+    """Makes weights whose gradients are sent in buckets; in several while the backward pass runs. ``given``: options of :class:`ShardedWeights`."""
 
     def make(prepared, options, channels):
-        weights = ShardedWeights(prepared.layout, options, prepared.head, channels, bucket_bytes=bucket_bytes)
+        weights = ShardedWeights(
+            prepared.layout, options, prepared.head, channels, bucket_bytes=bucket_bytes, grid_bytes=0, **given
+        )
         assert (weights._sums._staged is not None) == (bucket_bytes < 1000 and channels.steps.hosts > 1)
         return weights
 
     return make
 
 
-def in_segments(bucket_bytes):
-    """Makes weights whose hosts update their segments of the dense part."""
+def in_segments(bucket_bytes, **given):
+    """Makes weights whose hosts update their segments of the dense part. ``given``: options of :class:`ShardedWeights`."""
 
     def make(prepared, options, channels):
         weights = ShardedWeights(
-            prepared.layout, options, prepared.head, channels, bucket_bytes=bucket_bytes, sharded_bytes=0
+            prepared.layout,
+            options,
+            prepared.head,
+            channels,
+            bucket_bytes=bucket_bytes,
+            sharded_bytes=0,
+            grid_bytes=0,
+            **given,
         )
         assert isinstance(weights._sums, ShardedUpdates)
         return weights

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainer.job.control.job_files import JobFiles
 from trainer.job.host import host_weights
-from trainer.job.host.sharded_updates import pays
+from trainer.job.host.dense.sharded_updates import pays
 from trainer.job.launch.host_process import run_host
 from trainer.job.launch.role_options import RoleOptions
 from trainer.job.launch.role_signals import on_termination

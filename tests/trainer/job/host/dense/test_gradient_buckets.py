@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
-from trainer.job.host.gradient_buckets import ONE_ROUND_BYTES, GradientBuckets
+from trainer.job.host.dense.gradient_buckets import ONE_ROUND_BYTES, GradientBuckets
 
 
 @settings(max_examples=scaled(200))

@@ -4,6 +4,7 @@ The gradients follow each other in the order of the model's variables. The backw
 first bucket is the end of the vector.
 
 Where hosts update their segments of the weights, all buckets have segments, and variables and segments begin at multiples of some floats.
+On a grid all buckets have segments, too: those of the hosts of a place lie side by side, and are the column of the place.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from trainer.model.segments import offsets_of
+from trainer.planning.host_grid import HostGrid
 
 #: The size of a bucket; a smaller model has one. Of 256 KiB to 4 MiB the best of benchmarks/dense_all_reduce.py for 2 and 4 hosts together.
 BUCKET_BYTES = 2 << 20
@@ -28,13 +30,15 @@ class Bucket:
 
     Attributes:
         is_whole: it goes whole to all hosts, each of which adds all of it; else each host adds one of its segments.
-        segments: by host, the first float and the last but one of its segment.
+        segments: by host, the first float of its segment and the one after the last.
+        columns: of a grid, the same by place of a machine, over the segments of all hosts of the place; without a grid none.
     """
 
     start: int
     stop: int
     is_whole: bool
     segments: tuple[tuple[int, int], ...]
+    columns: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class GradientBuckets:
         sizes: by variable, its floats.
         offsets: by variable, its first float.
         ready: by group, the buckets that are complete when its variables, and those of the groups before, are there.
+        grid: of the hosts, where they add in two legs.
     """
 
     size: int
@@ -56,21 +61,37 @@ class GradientBuckets:
     sizes: tuple[int, ...]
     offsets: tuple[int, ...]
     ready: tuple[int, ...]
+    grid: HostGrid | None = None
 
     @classmethod
     def of(
-        cls, sizes: Sequence[int], hosts: int, bucket_bytes: int = BUCKET_BYTES, *, aligned: int = 1
+        cls,
+        sizes: Sequence[int],
+        hosts: int,
+        bucket_bytes: int = BUCKET_BYTES,
+        *,
+        aligned: int = 1,
+        grid: HostGrid | None = None,
     ) -> GradientBuckets:
         """The buckets of variables with so many floats each, one for a single host; ``bucket_bytes``: at least 4.
 
         ``aligned``: where hosts update segments, variables and segments begin at multiples of so many floats, and no bucket is whole; 1: they do not.
+        ``grid``: of the hosts, which then add in two legs.
         """
         *offsets, total = offsets_of(sizes, aligned)
         floats = bucket_bytes // _FLOAT_BYTES if hosts > 1 else max(total, 1)
         bounds = dict.fromkeys(bound - bound % aligned for bound in (*range(total, 0, -floats), 0)) if total else (0, 0)
-        buckets = tuple(_bucket(start, stop, hosts, aligned) for stop, start in pairwise(bounds))
+        cuts = [_cuts(start, stop, hosts, aligned) for stop, start in pairwise(bounds)]
+        buckets = tuple(
+            _whole_or_segments(one, hosts, aligned) if grid is None else _columns(one, grid) for one in cuts
+        )
         groups, ready = _groups(offsets, [one.start for one in buckets])
-        return cls(total, buckets, tuple(groups), tuple(sizes), tuple(offsets), tuple(ready))
+        return cls(total, buckets, tuple(groups), tuple(sizes), tuple(offsets), tuple(ready), grid)
+
+    @property
+    def whole_floats(self) -> int:
+        """The floats of the buckets that go whole to all hosts."""
+        return sum(one.stop - one.start for one in self.buckets if one.is_whole)
 
 
 def _groups(offsets: Sequence[int], starts: Sequence[int]) -> tuple[list[tuple[int, ...]], list[int]]:
@@ -92,11 +113,24 @@ def _groups(offsets: Sequence[int], starts: Sequence[int]) -> tuple[list[tuple[i
     return groups, ready
 
 
-def _bucket(start: int, stop: int, hosts: int, aligned: int) -> Bucket:
+def _cuts(start: int, stop: int, hosts: int, aligned: int) -> list[int]:
+    """The bounds of a bucket's segments."""
     size = stop - start
-    cuts = [start + size * rank // hosts // aligned * aligned for rank in range(hosts)]
-    is_whole = aligned == 1 and _extra_bytes(size, hosts) <= ONE_ROUND_BYTES
-    return Bucket(start, stop, is_whole, tuple(pairwise([*cuts, stop])))
+    return [*(start + size * number // hosts // aligned * aligned for number in range(hosts)), stop]
+
+
+def _whole_or_segments(cuts: Sequence[int], hosts: int, aligned: int) -> Bucket:
+    """A bucket whose segments are in the order of ranks."""
+    start, stop = cuts[0], cuts[-1]
+    is_whole = aligned == 1 and _extra_bytes(stop - start, hosts) <= ONE_ROUND_BYTES
+    return Bucket(start, stop, is_whole, tuple(pairwise(cuts)))
+
+
+def _columns(cuts: Sequence[int], grid: HostGrid) -> Bucket:
+    """A bucket whose segments are in the order of places, those of a place in the order of machines."""
+    segments, columns = list(pairwise(cuts)), list(pairwise(cuts[:: grid.machines]))
+    ordered = (segments[place * grid.machines + machine] for machine in range(grid.machines) for place in range(grid.places))  # fmt: skip
+    return Bucket(cuts[0], cuts[-1], is_whole=False, segments=tuple(ordered), columns=tuple(columns))
 
 
 def _extra_bytes(size: int, hosts: int) -> int:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainer.job.host.channels import Channels
-from trainer.job.host.dense_all_reduce import DenseSum, floats_of
-from trainer.job.host.dense_sums import StagedSums
-from trainer.job.host.gradient_buckets import BUCKET_BYTES, GradientBuckets
+from trainer.job.host.dense.all_reduce import DenseSum, floats_of
+from trainer.job.host.dense.dense_sums import StagedSums
+from trainer.job.host.dense.gradient_buckets import BUCKET_BYTES, GradientBuckets
 from trainer.model.segments import ALIGNED_FLOATS, BY_ELEMENT
+from trainer.planning.host_grid import HostGrid
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.dense_step import DenseStep, LookedUp
 from transforms.arrays import Array
@@ -46,17 +47,25 @@ def pays(optimizer: str, dense: DenseModel, hosts: int, sharded_bytes: int = SHA
 class ShardedUpdates(StagedSums):
     """The dense part in this process, of which this host updates its segments."""
 
-    def __init__(self, dense: DenseModel, channels: Channels, bucket_bytes: int = BUCKET_BYTES) -> None:
+    def __init__(
+        self,
+        dense: DenseModel,
+        channels: Channels,
+        bucket_bytes: int = BUCKET_BYTES,
+        *,
+        grid: HostGrid | None = None,
+        values: str = "float32",
+    ) -> None:
         rank, hosts = channels.shares.rank, channels.shares.hosts
         self._model, self._exchange = dense, channels.tables
-        self._buckets = GradientBuckets.of(dense.sizes, hosts, bucket_bytes, aligned=ALIGNED_FLOATS)
+        self._buckets = GradientBuckets.of(dense.sizes, hosts, bucket_bytes, aligned=ALIGNED_FLOATS, grid=grid)
         self._optimizer = dense.update_in_segments([one.segments[rank] for one in self._buckets.buckets])
         self._rank = rank
         floats = dense.unit_floats
         self._units_on = np.zeros(len(floats), np.bool_)
         self._order = np.argsort(floats, kind="stable")
         self._floats = floats[self._order]
-        super().__init__(dense, channels, self._buckets, updates=self)
+        super().__init__(dense, channels, self._buckets, updates=self, values=values)
 
     @property
     def slot_bytes(self) -> int:
@@ -70,7 +79,7 @@ class ShardedUpdates(StagedSums):
         return super().begin(batch, looked_up)
 
     def update(self, bucket: int, floats: Array) -> Array:
-        """See :class:`~trainer.job.host.dense_all_reduce.SegmentUpdates`: other hosts need to know which hidden units are on, see :mod:`trainer.model.idle_units`."""
+        """See :class:`~trainer.job.host.dense.all_reduce.SegmentUpdates`: other hosts need to know which hidden units are on, see :mod:`trainer.model.idle_units`."""
         own = self._units_of(bucket, self._rank)
         start, _ = self._buckets.buckets[bucket].segments[self._rank]
         units_on: Array = (floats[self._floats[own] - start] != 0).view(np.uint8)
@@ -78,7 +87,7 @@ class ShardedUpdates(StagedSums):
         return units_on
 
     def take(self, bucket: int, sender: int, notes: Array) -> None:
-        """See :class:`~trainer.job.host.dense_all_reduce.SegmentUpdates`."""
+        """See :class:`~trainer.job.host.dense.all_reduce.SegmentUpdates`."""
         places = self._order[self._units_of(bucket, sender)]
         if notes.dtype != np.uint8 or notes.shape != places.shape:
             raise DataError("weights of a segment must have its hidden units after them", where=f"host of rank {sender}",

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer.job.host.channels import Channels
-from trainer.job.host.dense_all_reduce import DenseAllReduce, DenseSum, SegmentUpdates
-from trainer.job.host.gradient_buckets import GradientBuckets
+from trainer.job.host.dense.all_reduce import AllReduce, DenseSum, SegmentUpdates
+from trainer.job.host.dense.flat_all_reduce import FlatAllReduce
+from trainer.job.host.dense.gradient_buckets import GradientBuckets
+from trainer.job.host.dense.grid_all_reduce import GridAllReduce
+from trainer.job.host.dense.part_encoding import encoding_of
+from trainer.planning.host_grid import FLOAT_BYTES, SumFigures, flat_bytes, grid_bytes
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.dense_step import DenseStep, LookedUp, SummedDense, TableGradients
 from transforms.arrays import Array
@@ -15,8 +19,46 @@ if TYPE_CHECKING:
     from trainer.model.dense_model import DenseModel
 
 
+def all_reduce_of(
+    channels: Channels, buckets: GradientBuckets, updates: SegmentUpdates | None = None, values: str = "float32"
+) -> AllReduce:
+    """The sums of these buckets; ``values``: one of :data:`~trainer.tables.wire.settings.DENSE_VALUES`."""
+    encoding = encoding_of(values)
+    if buckets.grid is None or channels.legs is None:
+        return FlatAllReduce(buckets, channels.shares, channels.sums, updates, encoding)
+    return GridAllReduce(buckets, channels.shares, channels.legs, updates, encoding)
+
+
+def figures_of(
+    channels: Channels, buckets: GradientBuckets, *, sends_weights: bool, values: str = "float32"
+) -> SumFigures:
+    """What all hosts send in a step, see :func:`all_reduce_of`; ``sends_weights``: hosts update segments, and return weights as they are."""
+    hosts = channels.shares.hosts
+    places = 1 if channels.legs is None else channels.legs.grid.places
+    part_bytes = encoding_of(values).value_bytes
+    value_bytes = part_bytes + (FLOAT_BYTES if sends_weights else part_bytes)
+    if buckets.grid is not None:
+        sent = grid_bytes(buckets.size, buckets.grid, value_bytes)
+    else:
+        sent = flat_bytes(buckets.size, hosts, places, value_bytes, buckets.whole_floats)
+    return SumFigures(
+        hosts // places,
+        places,
+        int(buckets.grid is not None),
+        int(part_bytes != FLOAT_BYTES),
+        sent.near,
+        sent.far,
+    )
+
+
 class DenseSums:
-    """The dense part of a host, whose gradients are summed over all hosts once all of them are there."""
+    """The dense part of a host, whose gradients are summed over all hosts once all of them are there.
+
+    ``values``: how gradients are sent, see :func:`all_reduce_of`.
+
+    Attributes:
+        figures: how they are summed.
+    """
 
     def __init__(
         self,
@@ -24,9 +66,12 @@ class DenseSums:
         channels: Channels,
         buckets: GradientBuckets,
         updates: SegmentUpdates | None = None,
+        *,
+        values: str = "float32",
     ) -> None:
         self._dense = dense
-        self._sums = DenseAllReduce(buckets, channels.shares, channels.sums, updates)
+        self._sums = all_reduce_of(channels, buckets, updates, values)
+        self.figures = figures_of(channels, buckets, sends_weights=updates is not None, values=values)
 
     def begin(self, batch: Batch, looked_up: LookedUp) -> DenseStep:
         """This host's gradients, of which the dense ones are sent to the other hosts meanwhile."""
@@ -59,7 +104,7 @@ class DenseSums:
         """Gather what hosts have of the state of the dense part, at rank 0 or on all hosts, which call it at once: nothing here."""
 
     def abandon(self) -> None:
-        """Give up the step that was begun, if there is one; see :meth:`DenseAllReduce.abandon`."""
+        """Give up the step that was begun, if there is one; see :meth:`AllReduce.abandon <trainer.job.host.dense.all_reduce.AllReduce.abandon>`."""
         self._sums.abandon()
 
 
@@ -72,8 +117,10 @@ class StagedSums(DenseSums):
         channels: Channels,
         buckets: GradientBuckets,
         updates: SegmentUpdates | None = None,
+        *,
+        values: str = "float32",
     ) -> None:
-        super().__init__(dense, channels, buckets, updates)
+        super().__init__(dense, channels, buckets, updates, values=values)
         self._staged = dense.gradients_in_stages(buckets.groups, self._sums.put) if len(buckets.groups) > 1 else None
 
     def _handed_on(self, *inputs: Array) -> tuple[Array, ...]:

@@ -1,8 +1,7 @@
-"""The sum of the dense gradients of all hosts, which each host sends in buckets while its backward pass goes on.
+"""The sum of the dense gradients of all hosts, which each host sends in buckets while its backward pass goes on: what its two ways share.
 
-Each host adds its segment of a bucket, and sends the sum to the others: a host sends 2 n (H - 1) / H bytes of n, where it would send
-(H - 1) n of whole vectors. Floats are added in the order of ranks, so sums are equal on all hosts, bit for bit, and do not depend on
-buckets or timing.
+A way is a chain of stages, each of which works on one bucket after the other. A stage takes what the stage before it has sent, so each has a
+thread. Floats are added in one order, so sums are equal on all hosts, bit for bit, and do not depend on buckets or timing.
 
 Hosts may also update the dense weights by segments: each replaces the sums of its segment by the weights after the update, and sends these.
 """
@@ -10,7 +9,8 @@ Hosts may also update the dense weights by segments: each replaces the sums of i
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,8 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from trainer.errors import AttemptOver
-from trainer.job.host.channels import Channel
-from trainer.job.host.gradient_buckets import Bucket, GradientBuckets
+from trainer.job.host.dense.gradient_buckets import GradientBuckets
 from trainer.model.segments import aligned_zeros
 from transforms.arrays import Array
 from transforms.errors import DataError
@@ -42,48 +41,46 @@ class SegmentUpdates(Protocol):
     """The updates of this host's segments, by the number of their bucket. Calls come from the threads of the sum."""
 
     def update(self, bucket: int, floats: Array) -> Array:
-        """Replace the sums of a segment by its weights after the update; return what all hosts take with them, an array of one dimension."""
+        """Replace the sums of a segment by its weights after the update; return what all hosts take with them, uint8 of one dimension."""
 
     def take(self, bucket: int, sender: int, notes: Array) -> None:
         """What :meth:`update` has returned on a host, this one included. Raises :class:`DataError` for another array."""
 
 
-class DenseAllReduce:
+class AllReduce(ABC):
     """One host's part in the sums. All hosts make the same calls.
 
     A step is :meth:`begin`, :meth:`put` for each group of variables in order, and :meth:`finish`.
 
     Args:
         buckets: of the model, equal on all hosts.
-        shares: takes each host's gradients.
-        sums: takes their sums.
+        rank: of this host.
         updates: updates this host's segments, which all buckets must have; None: hosts need the sums themselves.
     """
 
-    def __init__(
-        self, buckets: GradientBuckets, shares: Channel, sums: Channel, updates: SegmentUpdates | None = None
-    ) -> None:
-        self._layout, self._shares, self._sums, self._updates = buckets, shares, sums, updates
+    def __init__(self, buckets: GradientBuckets, rank: int, updates: SegmentUpdates | None = None) -> None:
+        self._layout, self._rank, self._updates = buckets, rank, updates
         self._own = np.zeros(buckets.size, np.float32)
         self._total = aligned_zeros(buckets.size)
         # Weights stay as they are until the next ones have been taken: they may be in use without a copy.
         self._next = self._total if updates is None else aligned_zeros(buckets.size)
-        longest = max(stop - start for start, stop in (_added(one, shares.rank) for one in buckets.buckets))
-        self._scaled = np.zeros(longest, np.float32)
         self._weights: list[np.float32] = []
         self._changed = threading.Condition()
         self._rows = self._put = 0
         self._is_over = True
         # A single bucket is sent by the thread that trains: there is nothing to send beside it.
-        self._pool = ThreadPoolExecutor(3, "all-reduce") if len(buckets.buckets) > 1 else None
+        self._pool = ThreadPoolExecutor(len(self._stages()), "all-reduce") if len(buckets.buckets) > 1 else None
         self._running: list[Future[None]] = []
+
+    @abstractmethod
+    def _stages(self) -> Sequence[Callable[[], None]]:
+        """The stages of a step, in the order in which a bucket passes them."""
 
     def begin(self, rows: int) -> None:
         """Begin a step, in which this host has ``rows`` events."""
         self._rows, self._put, self._is_over = rows, 0, False
         if self._pool is not None:
-            works = (self._send_all, self._add_all, self._receive_all)
-            self._running = [self._pool.submit(work) for work in works]
+            self._running = [self._pool.submit(stage) for stage in self._stages()]
 
     def put(self, group: int, gradients: Sequence[Array]) -> None:
         """Hand over the gradients of a group of variables by the mean loss of this host's events; from any thread."""
@@ -112,14 +109,14 @@ class DenseAllReduce:
         Raises what the exchange with other hosts raises.
         """
         if self._pool is None:
-            for work in (self._send_all, self._add_all, self._receive_all):
-                work()
+            for stage in self._stages():
+                stage()
         else:
             done, _ = wait(self._running, return_when=FIRST_EXCEPTION)
             for one in done:
                 one.result()
         self._is_over = True
-        found = DenseSum(self._total, self._weights[self._shares.rank])
+        found = DenseSum(self._total, self._weights[self._rank])
         self._total, self._next = self._next, self._total
         return found
 
@@ -130,62 +127,38 @@ class DenseAllReduce:
             self._changed.notify_all()
         wait(self._running)
 
-    def _send_all(self) -> None:
-        """Send the buckets as they become complete."""
-        for number, bucket in enumerate(self._layout.buckets):
-            self._wait_for(number)
-            first = [np.array([self._rows], np.int64)] if number == 0 else []
-            cuts = [(bucket.start, bucket.stop)] * self._shares.hosts if bucket.is_whole else bucket.segments
-            self._shares.send([[*first, self._own[start:stop]] for start, stop in cuts])
-
     def _wait_for(self, bucket: int) -> None:
+        """Wait until the gradients of a bucket are complete."""
         ready = self._layout.ready
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or (self._put > 0 and ready[self._put - 1] > bucket))
             if self._is_over:
                 raise AttemptOver("a step must be trained to its end")
 
-    def _add_all(self) -> None:
-        """Add what the hosts send of this host's segments, and send the sums."""
-        hosts, rank = self._shares.hosts, self._shares.rank
-        for number, bucket in enumerate(self._layout.buckets):
-            received = self._shares.receive()
-            if number == 0:
-                self._weights = _weights_of([_rows_of(sender, arrays) for sender, arrays in enumerate(received)])
-            start, stop = _added(bucket, rank)
-            parts = [floats_of(sender, arrays[-1:], stop - start) for sender, arrays in enumerate(received)]
-            self._add(parts, self._total[start:stop])
-            notes = [] if self._updates is None else [self._updates.update(number, self._total[start:stop])]
-            if not bucket.is_whole:
-                self._sums.send([[self._total[start:stop], *notes]] * hosts)
+    def _update(self, bucket: int, floats: Array) -> list[Array]:
+        """Update the weights of this host's segment, if hosts do; what is sent beside them."""
+        return [] if self._updates is None else [self._updates.update(bucket, floats)]
 
-    def _add(self, parts: Sequence[Array], total: Array) -> None:
-        """Write the weighted sum of the hosts' parts, in the order of ranks, to ``total``."""
-        scaled = self._scaled[: len(total)]
-        for rank, part in enumerate(parts):
-            np.multiply(part, self._weights[rank], out=scaled if rank else total)
-            if rank:
-                np.add(total, scaled, out=total)
-
-    def _receive_all(self) -> None:
-        """Take the sums of the other hosts, or their weights."""
-        for number, bucket in enumerate(self._layout.buckets):
-            if not bucket.is_whole:
-                for sender, arrays in enumerate(self._sums.receive()):
-                    self._take(number, sender, bucket.segments[sender], arrays)
-
-    def _take(self, bucket: int, sender: int, segment: tuple[int, int], arrays: Sequence[Array]) -> None:
-        start, stop = segment
-        floats = arrays if self._updates is None else arrays[:-1]
-        if sender != self._sums.rank:
-            self._total[start:stop] = floats_of(sender, floats, stop - start)
-        if self._updates is not None:
-            self._updates.take(bucket, sender, arrays[-1])
+    def _take_notes(self, bucket: int, sender: int, notes: Array) -> None:
+        """Hand on what a host has sent beside its weights."""
+        assert self._updates is not None, "notes are those of updates"
+        self._updates.take(bucket, sender, notes)
 
 
-def _added(bucket: Bucket, rank: int) -> tuple[int, int]:
-    """The floats of a bucket that a host adds."""
-    return (bucket.start, bucket.stop) if bucket.is_whole else bucket.segments[rank]
+def add_weighted(parts: Sequence[Array], weights: Sequence[np.float32], total: Array, scaled: Array) -> None:
+    """Write the weighted sum of parts, in their order, to ``total``; ``scaled`` is memory for at least as many floats."""
+    scaled = scaled[: len(total)]
+    for number, (part, weight) in enumerate(zip(parts, weights, strict=True)):
+        np.multiply(part, weight, out=scaled if number else total)
+        if number:
+            np.add(total, scaled, out=total)
+
+
+def add_up(parts: Sequence[Array], total: Array) -> None:
+    """Write the sum of two parts or more, in their order, to ``total``."""
+    np.add(parts[0], parts[1], out=total)
+    for part in parts[2:]:
+        np.add(total, part, out=total)
 
 
 def floats_of(sender: int, arrays: Sequence[Array], size: int) -> Array:
@@ -196,15 +169,15 @@ def floats_of(sender: int, arrays: Sequence[Array], size: int) -> Array:
     return arrays[0]
 
 
-def _rows_of(sender: int, arrays: Sequence[Array]) -> int:
-    """The number of a host's events, before its first gradients. Raises :class:`DataError` for anything else."""
-    if len(arrays) != 2 or arrays[0].dtype != np.int64 or arrays[0].shape != (1,) or arrays[0][0] < 0:
+def rows_of(sender: int, arrays: Sequence[Array]) -> int:
+    """The number of a host's events. Raises :class:`DataError` for anything else."""
+    if len(arrays) != 1 or arrays[0].dtype != np.int64 or arrays[0].shape != (1,) or arrays[0][0] < 0:
         raise DataError("the first gradients of a step must have a number of events before them",
                         where=f"host of rank {sender}", value=[f"{one.dtype} {one.shape}" for one in arrays[:4]])  # fmt: skip
     return int(arrays[0][0])
 
 
-def _weights_of(rows: Sequence[int]) -> list[np.float32]:
+def shares_of(rows: Sequence[int]) -> list[np.float32]:
     """The share of each host's events: one event counts as much as another."""
     total = max(sum(rows), 1)
     return [np.float32(one / total) for one in rows]

@@ -16,8 +16,9 @@ from tests.trainer.job.host.training_ways import (
     in_segments,
     in_turn,
 )
-from trainer.job.host.sharded_updates import SHARDED_BYTES, ShardedUpdates, pays
+from trainer.job.host.dense.sharded_updates import SHARDED_BYTES, ShardedUpdates, pays
 from trainer.model.segments import BY_ELEMENT
+from trainer.planning.host_grid import HostGrid
 from transforms.errors import DataError
 
 pytest.importorskip("tensorflow")
@@ -39,6 +40,23 @@ def test_hosts_train_the_bits_of_updates_of_all_weights(prepared_of, name, hosts
     expected = trained(scene, hosts, bucketed(1 << 20), in_turn)
     assert_equal(trained(scene, hosts, in_segments(1 << 20), in_turn), expected)
     assert_equal(trained(scene, hosts, in_segments(700), in_turn, delays=0.001), expected)
+
+
+@pytest.mark.parametrize(
+    ("grid", "values"),
+    [
+        pytest.param(HostGrid(2, 2), "float32", marks=pytest.mark.medium),
+        pytest.param(HostGrid(2, 3), "bf16", marks=pytest.mark.slow),
+        pytest.param(None, "bf16", marks=pytest.mark.slow),
+    ],
+)
+def test_hosts_on_a_grid_train_the_bits_of_updates_of_all_weights(prepared_of, grid, values):
+    """Also of rounded sums, and where they save and go on."""
+    scene, hosts = prepared_of("dlrm"), grid.hosts if grid else 3
+    way = {"dense_values": values}
+    expected = trained(scene, hosts, bucketed(700, **way), in_turn, grid=grid)
+    assert_equal(trained(scene, hosts, in_segments(700, **way), in_turn, delays=0.001, grid=grid), expected)
+    assert_equal(trained(scene, hosts, in_segments(700, **way), stop_and_go_on, grid=grid), expected)
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ from tests.support.examples import scaled
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.thread_channels import on_channels
 from trainer.errors import AttemptOver
-from trainer.job.host import gradient_buckets
-from trainer.job.host.dense_all_reduce import DenseAllReduce
-from trainer.job.host.gradient_buckets import GradientBuckets
+from trainer.job.host.dense import gradient_buckets
+from trainer.job.host.dense.flat_all_reduce import FlatAllReduce
+from trainer.job.host.dense.gradient_buckets import GradientBuckets
 from transforms.errors import DataError
 
 
@@ -41,7 +41,7 @@ def sums_on(hosts, sizes, rows, bucket_bytes, *, steps=2, in_groups=True, delays
 
     def work(channels):
         rank, found = channels.shares.rank, []
-        reduce = DenseAllReduce(layout, channels.shares, channels.sums)
+        reduce = FlatAllReduce(layout, channels.shares, channels.sums)
         for step in range(steps):
             vector = vector_of(rank, step, layout.size)
             reduce.begin(rows[rank])
@@ -128,7 +128,7 @@ def test_a_step_that_is_given_up_leaves_no_thread_behind(buckets):
             assert closed.wait(PATIENCE_SECS)
             raise AttemptOver("closed")
 
-    reduce = DenseAllReduce(layout, Closing(), Closing())
+    reduce = FlatAllReduce(layout, Closing(), Closing())
     reduce.abandon()  # nothing was begun
     reduce.begin(3)
     reduce.put(0, [np.zeros(100, np.float32)] * len(layout.groups[0]))
@@ -162,7 +162,7 @@ def test_messages_of_other_shapes_are_refused(arrays):
         def receive(self):
             return [self.own, arrays]
 
-    reduce = DenseAllReduce(GradientBuckets.of([4], 2), Odd(), Odd())
+    reduce = FlatAllReduce(GradientBuckets.of([4], 2), Odd(), Odd())
     reduce.begin(1)
     reduce.put_all(np.ones(4, np.float32))
     with pytest.raises(DataError, match="gradients") as caught:
@@ -182,7 +182,7 @@ def test_an_error_of_the_exchange_is_raised():
         def receive(self):
             raise OSError("lost")
 
-    reduce = DenseAllReduce(layout, Lost(), Lost())
+    reduce = FlatAllReduce(layout, Lost(), Lost())
     reduce.begin(1)
     reduce.put_all(np.zeros(800, np.float32))
     with pytest.raises(OSError, match="lost"):
