@@ -68,6 +68,7 @@ class JobOptions:
         folder: with the job's files; empty: the run directory.
         wire_values: how rows and gradients are encoded between hosts, see :class:`~trainer.tables.wire.settings.WireSettings`.
         of_hosts: the options of host processes of this machine, such as their device.
+        batch_file_bytes: the most bytes of all files of batches in the home; 0: hosts use none.
     """
 
     hosts: HostOptions
@@ -78,6 +79,7 @@ class JobOptions:
     folder: str = ""
     wire_values: str = "float32"
     of_hosts: tuple[str, ...] = ()
+    batch_file_bytes: int = 0
 
 
 #: Begins to watch the servers of a run.
@@ -268,6 +270,7 @@ class _Job:
             server_plan=self._server_plan,
             towers=self._towers,
             wire_values=options.wire_values,
+            batch_file_bytes=options.batch_file_bytes,
         )
         waits = options.hosts.wait_for_memos and bool(_missing(self._warehouse, self._solution))
         if waits:
@@ -503,7 +506,17 @@ def job_options(options: TrainOptions, folder: str = "") -> JobOptions | None:
     servers = options.servers
     scales_from = 0 if servers.scaled is None else servers.scaled.least
     total = servers.count if servers.spare_servers or scales_from else 0
-    return JobOptions(hosts, servers.least_servers, total, servers.spare_servers, scales_from, folder, values, of_hosts)
+    return JobOptions(
+        hosts,
+        servers.least_servers,
+        total,
+        servers.spare_servers,
+        scales_from,
+        folder,
+        values,
+        of_hosts,
+        options.data.batch_file_bytes(),
+    )
 
 
 def plan_options(options: JobOptions, config: TrainConfig) -> PlanOptions:

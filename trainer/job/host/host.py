@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +24,7 @@ from trainer.job.control.messages import Peer, Progress, RoleReport
 from trainer.job.host.attempt import Attempt, AttemptTools, TrainedState
 from trainer.job.host.channels import ChannelName
 from trainer.job.host.current_channels import CurrentChannels
+from trainer.job.host.epoch_files import EpochFiles
 from trainer.job.host.host_exchange import HostExchange
 from trainer.job.host.job_data import JobData
 from trainer.job.host.mailbox import Mailbox
@@ -37,6 +39,8 @@ from trainer.options.resume_rules import option_changes
 from trainer.options.towers import FLAT, HostTowers
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import find_partition
+from trainer.run.batch_files.stretch import Stretches
+from trainer.run.batch_files.stretch_files import StretchFiles
 from trainer.run.preparation.job_plan import JobPlan
 from trainer.run.preparation.preparation import check_placement
 from trainer.run.progress.identity import with_neutral_options
@@ -62,6 +66,8 @@ from trainer.tables.tpu.slice_servers import noticing_lost_machines
 from trainer.tables.tpu.slices import TpuSlice
 from trainer.wire.flight.addresses import Address
 from transforms.arrays import Array
+from warehouse.files.batch_files.folder import BatchFolder
+from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
 
 _LOG = logging.getLogger(__name__)
@@ -121,6 +127,7 @@ class Host:
         hot_rows: how many rows of each table on servers stay in the memory of this host, by its name.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
         towers: by which hosts exchange, whose plan is that of each attempt; without any they exchange flat.
+        batch_files: where the parts of batches are kept; None: they are not.
 
     Attributes:
         left: the order with which it left; None before it, and after an error.
@@ -146,6 +153,7 @@ class Host:
         hot_rows: Mapping[str, int] | None = None,
         wire_values: str = "float32",
         towers: HostTowers = FLAT,
+        batch_files: BatchFolder | None = None,
     ) -> None:
         self._partition: tuple[str, PartitionPlan | None] = "", None
         self._servers, self._towers, self._hot_rows, self._setup = servers, towers, hot_rows, setup
@@ -170,6 +178,8 @@ class Host:
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="part-writer")
         self._model: _Model | None = None
         self._data: tuple[str, JobData] | None = None
+        self._batch_files = batch_files
+        self._solution: tuple[str, ReadSolution] | None = None
         self._state: TrainedState | None = None
         self._state_attempt: int | None = None
         self._state_data: JobData | None = None
@@ -344,6 +354,7 @@ class Host:
         partition = self._find_partition(order.partition)
         model = self._model_of(rank, len(order.hosts), data, partition)
         channels = self._channels_of(order, rank, gate)
+        opened = ExitStack()
         try:
             model.current.connect(channels)
             model.weights.begin_attempt(
@@ -367,6 +378,7 @@ class Host:
                 sampler,
                 self._count(order, state, data.plan, gate, model.weights),
                 self._keep,
+                self._epoch_files(opened, data, len(order.hosts)),
             )
             attempt = Attempt(order, state, tools)
             self._state_attempt = None  # until the end, the state in memory belongs to no step
@@ -376,6 +388,7 @@ class Host:
                 stop_unit = attempt.run()
             finally:
                 self._buffer.rest()
+                opened.close()
             self._wait_for_writer()
             statistics = part_statistics(data.plan.identity, sampler.take())
             snapshot = take_snapshot(
@@ -392,6 +405,7 @@ class Host:
             for channel in channels:
                 channel.finish()
         finally:
+            opened.close()
             for channel in channels:
                 channel.close()
             model.weights.abandon_step()
@@ -402,6 +416,18 @@ class Host:
             self._snapshot, self._state, self._state_attempt = snapshot, state, order.attempt
             self._state_data = data
         self._reports.drained(order.attempt, stop_unit)
+
+    def _epoch_files(self, opened: ExitStack, data: JobData, hosts: int) -> EpochFiles | None:
+        """The files of this host's parts of batches, until ``opened`` is closed; None without any."""
+        if self._batch_files is None or data.config.batch_rows_per_host:
+            return None
+        name = data.plan.solution
+        if self._solution is None or self._solution[0] != name:
+            self._solution = name, ReadSolution.from_json(self._find_document(name))
+        solution = self._solution[1]
+        files = opened.enter_context(StretchFiles(self._batch_files, _LOG.warning))
+        stretches = Stretches(solution, data.layout, data.plan.head, data.config.rows_of_host(hosts))
+        return EpochFiles(files, stretches, solution)
 
     def _wait_for_writer(self) -> None:
         """The tables have one snapshot at a time."""

@@ -91,6 +91,7 @@ def make_job(
     server_plan: PartitionPlan | None = None,
     towers: HostTowers = FLAT,
     wire_values: str = "float32",
+    batch_file_bytes: int = 0,
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
 
@@ -107,6 +108,7 @@ def make_job(
         server_plan: the plan by which they do, one core each; None: rows are spread over them.
         towers: by which hosts exchange, whose plan is ``partition``; without any they exchange flat.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
+        batch_file_bytes: the most bytes of all files of batches in the home; 0: hosts use none.
 
     Raises :class:`~transforms.errors.StorageError`, :class:`RunMismatch` for the files of a job of another run, and
     :class:`~trainer.errors.ConfigError` for pruned tables of which a host, or a server, would have no place.
@@ -153,6 +155,7 @@ def make_job(
         sends_sums=towers.sends_sums,
         hot_rows=_hot_rows(prepared.config),
         wire_values=wire_values,
+        batch_file_bytes=batch_file_bytes,
     )
     spec.write(files)
     return LaunchedJob(spec, plan, newest)

@@ -76,6 +76,7 @@ def launch(
     sends_sums: bool = False,
     servers: ServersSpec | None = None,
     wire_values: str = "float32",
+    batch_file_bytes: int = 0,
     **options: Any,
 ) -> LaunchedJob:
     """A job that is ready to run. ``folder``: of its files, for a run in a bucket; ``plan``: by which its hosts hold tables, also those of ``towers``."""
@@ -91,6 +92,7 @@ def launch(
         towers=HostTowers(towers, machine_hosts, sends_sums),
         servers=servers,
         wire_values=wire_values,
+        batch_file_bytes=batch_file_bytes,
     )
 
 
