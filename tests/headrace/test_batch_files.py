@@ -9,7 +9,7 @@ import pytest
 from tests.headrace.conftest import UNTRIED
 from trainer.job.launch.run_comparison import run_differences
 
-OPTIONS = {"batch_rows": 64, "passes": 2, **UNTRIED}
+OPTIONS = {**UNTRIED, "batch_rows": 64, "passes": 2}
 RANGE = ("--end", "2026-03-02T04:00")
 
 

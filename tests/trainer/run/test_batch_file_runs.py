@@ -42,6 +42,7 @@ def assert_same_run(report, folder, plain):
     assert report.ledger == expected.ledger
     assert report.ledger.exact
     assert equal_arrays(saved(folder), checkpoint)
+    assert saved(folder).document["ledger"] == checkpoint.document["ledger"]
 
 
 def test_later_passes_and_other_runs_read_files_and_no_fragments(tmp_path, plain):

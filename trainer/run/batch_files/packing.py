@@ -247,17 +247,16 @@ def _unpack_ids(
             return BAD_LENGTHS, f
         row[rows + 1 :] = at + count
         source, out = content[where[IDS_AT] : where[IDS_AT] + count * width], ids[at : at + count]
-        last = np.uint64(types[f, BOUND] - 1)
+        last = types[f, BOUND] - 1
         if width == 1:
-            wrong = _widen(source, out, last)
+            wrong = _widen(source, out) > last
         elif width == 2:
-            wrong = _widen(source.view(np.uint16), out, last)
+            wrong = _widen(source.view(np.uint16), out) > last
         elif width == 4:
-            wrong = _widen(source.view(np.uint32), out, last)
+            wrong = _widen(source.view(np.uint32), out) > last
         else:
-            wrong = _widen(source.view(np.int64), out, last)
-        # The sign is set by an id below 0, and by an id above the last one.
-        if wrong >> np.uint64(63):
+            wrong = _copy_below(source.view(np.int64), out, np.uint64(last))
+        if wrong:
             return BAD_ID, f
         if len(weights):
             if not types[f, WEIGHTED]:
@@ -273,6 +272,10 @@ def _unpack_ids(
 
 @uncounted
 def _end_each(at: Any, per_event: Any, out: Array) -> None:
+    if per_event == 1:  # without a product, which takes several times as long
+        for i in range(len(out)):
+            out[i] = at + 1 + i
+        return
     for i in range(len(out)):
         out[i] = at + (i + 1) * per_event
 
@@ -293,14 +296,25 @@ def _sum(lengths: Array, at: Any, row: Array) -> None:
 
 
 @uncounted
-def _widen(source: Array, out: Array, last: Any) -> Any:
-    """Copy ids; the sign of the result is set if one is not in [0, last]."""
+def _widen(source: Array, out: Array) -> int:
+    """Copy unsigned ids; returns the largest. Each width is compared in its own, since lanes of 64 bits take three times as long."""
+    most = source[0] if len(source) else source.dtype.type(0)
+    for i in range(len(out)):
+        one = source[i]
+        most = max(most, one)
+        out[i] = one
+    return np.int64(most)  # type: ignore[return-value]
+
+
+@uncounted
+def _copy_below(source: Array, out: Array, last: Any) -> bool:
+    """Copy ids of 64 bits; whether one is not in [0, last]."""
     wrong = np.uint64(0)
     for i in range(len(out)):
         one = np.uint64(source[i])
         wrong |= one | (last - one)
         out[i] = np.int64(one)
-    return wrong
+    return bool(wrong >> np.uint64(63))
 
 
 @uncounted
