@@ -14,14 +14,21 @@ RANGE = ("--end", "2026-03-02T04:00")
 
 
 @pytest.fixture
-def train(submitted, tmp_path):
-    """Trains the first model in a run folder of this name, with files unless ``size`` is empty; returns the report."""
-    (tmp_path / "options.json").write_text(json.dumps(OPTIONS), encoding="utf-8")
+def options(tmp_path):
+    """The file of training options."""
+    path = tmp_path / "options.json"
+    path.write_text(json.dumps(OPTIONS), encoding="utf-8")
+    return path
 
-    def call(run, *options, size="20MB"):
+
+@pytest.fixture
+def train(submitted, tmp_path, options):
+    """Trains the first model in a run folder of this name, with files unless ``size`` is empty; returns the report."""
+
+    def call(run, *others, size="20MB"):
         files = ("--batch-files", size) if size else ()
         return submitted(
-            "train", "first", *RANGE, "--config", tmp_path / "options.json", "--run-dir", tmp_path / run, *files, *options, "--json",
+            "train", "first", *RANGE, "--config", options, "--run-dir", tmp_path / run, *files, *others, "--json",
         ).json  # fmt: skip
 
     return call
@@ -75,17 +82,17 @@ def test_files_change_no_bit_at_any_place(train, tmp_path, place):
     assert list((tmp_path / "home").glob("batches/log/*.batches"))
 
 
-def test_a_full_limit_is_said(train, submitted, tmp_path):
+@pytest.mark.medium
+def test_a_full_limit_is_said(submitted, options, tmp_path):
     answer = submitted(
-        "train", "first", *RANGE, "--config", tmp_path / "options.json", "--batch-files", 3000, "--run-dir", tmp_path / "run"
+        "train", "first", *RANGE, "--config", options, "--batch-files", 3000, "--run-dir", tmp_path / "run"
     )  # fmt: skip
     assert answer.err.count("no more batches are written into files") == 1
     assert "0 files written" in answer.out
-    del train
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("given", "text"),
     [
         (("--batch-files", "many"), "a size must be a number of bytes or have a unit"),
         (
@@ -94,8 +101,8 @@ def test_a_full_limit_is_said(train, submitted, tmp_path):
         ),
     ],
 )
-def test_bad_options_are_refused(submitted, options, text):
-    assert text in submitted("train", "first", *options, status=2).err
+def test_bad_options_are_refused(submitted, given, text):
+    assert text in submitted("train", "first", *given, status=2).err
 
 
 def test_a_home_in_a_bucket_is_refused(monkeypatch):

@@ -15,6 +15,7 @@ from transforms.errors import StorageError
 from warehouse.files.batch_files.folder import BatchFolder
 
 tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.medium
 
 
 def run(data, folder, home, most_bytes=1 << 30, progress=None, **options):

@@ -114,11 +114,9 @@ class _Segment:
     Attributes:
         begun: the pieces that were added, by place.
         place_of: of each fragment, a place of it in the epoch.
-        file: of this host's parts; None without one.
     """
 
     assembler: BatchAssembler
-    file: EpochFile | None = None
     begun: dict[int, Piece] = field(default_factory=dict)
     place_of: dict[str, int] = field(default_factory=dict)
 
@@ -145,7 +143,7 @@ class Attempt:
         self._stops = tuple(self._natural_stops())
         self._shared = {} if config.batch_rows_per_host else {stop: self._shared_of(stop) for stop in self._stops}
         self._first_batch = self._batch
-        self._files = {stop: self._file_of(stop) for stop in self._shared} if tools.files is not None else {}
+        self._files = self._epoch_files(tools.files)
         self._asked = deque(self._own_pieces(state.carried) if config.batch_rows_per_host else ())
         self._steps = tools.weights.steps(config.staleness, state.progress.step)
         self._last: list[tuple[Array, Array]] = []
@@ -197,10 +195,17 @@ class Attempt:
             window = ShuffleWindow(self._plan.shuffle_events, config.seed, start)
         return SharedBatches(self._plan, self._tools.data.places, parts, window)
 
-    def _file_of(self, stop: int) -> EpochFile | None:
-        """The file of this host's parts of the batches before ``stop``."""
-        assert self._tools.files is not None
-        return self._tools.files.of(self._shared[stop], self._first_batch if stop == self._stops[0] else 0)
+    def _epoch_files(self, files: EpochFiles | None) -> dict[int, EpochFile]:
+        """The files of this host's parts of the batches of each natural epoch that has events, by its end."""
+        if files is None:
+            return {}
+        first = {self._stops[0]: self._first_batch} if self._stops else {}
+        found = {stop: files.of(shared, first.get(stop, 0)) for stop, shared in self._shared.items()}
+        return {stop: file for stop, file in found.items() if file is not None}
+
+    def _is_read(self, stop: int) -> bool:
+        """Whether this host's parts of the batches before ``stop`` are read from a file."""
+        return stop in self._files and self._files[stop].is_there
 
     def _own_pieces(self, carried: Carried) -> Iterator[AskedPiece]:
         """What a host with batches of its own trains, in order: what is carried, then its share of each unit."""
@@ -222,16 +227,12 @@ class Attempt:
     def _shared_requests(self) -> Iterator[UnitRequest]:
         order, batch = self._order, self._first_batch
         for stop in self._stops:
-            file = self._files.get(stop)
-            is_asked = file is None or not file.is_there
-            for one in (
-                ()
-                if not is_asked
-                else self._shared[stop].asked(order.attempt, batch, order.first_unit, order.stop_unit)
-            ):
+            begin, batch = batch, 0
+            if self._is_read(stop):
+                continue
+            for one in self._shared[stop].asked(order.attempt, begin, order.first_unit, order.stop_unit):
                 self._asked.append(one)  # before the buffer has the request, so before the piece can arrive
                 yield one.request
-            batch = 0
 
     def decode(self, request: UnitRequest, delivered: Delivered) -> DecodedFragment:
         """The events of a request that this attempt trains."""
@@ -241,7 +242,7 @@ class Attempt:
         """Train until the epoch ends; return the unit before which it ended. Raises what training raises, and :class:`AttemptOver`."""
         pending: Carried = ()
         with self._steps, ExitStack() as files:
-            for file in filter(None, self._files.values()):
+            for file in self._files.values():
                 files.callback(file.close)
             for stop in self._stops:
                 segment = self._segment(stop)
@@ -254,15 +255,13 @@ class Attempt:
         return self._tools.gate.stop_unit
 
     def _segment(self, stop: int) -> _Segment:
-        if self._shared:
-            file = self._files.get(stop)
-            is_cut = file is not None and file.is_there
-            window: Window | None = None if is_cut else self._shared[stop].window(self._batch)
-        else:
+        window: Window | None = None
+        if not self._shared:
             window = self._window() if self._plan.shuffle_events else None
-        file = self._files.get(stop)
-        places = {} if file is None or not file.is_there else dict(file.places)
-        return _Segment(BatchAssembler(self._layout, self._host_rows, window), file, place_of=places)
+        elif not self._is_read(stop):
+            window = self._shared[stop].window(self._batch)
+        places = dict(self._files[stop].places) if self._is_read(stop) else {}
+        return _Segment(BatchAssembler(self._layout, self._host_rows, window), place_of=places)
 
     def _pending(self, segment: _Segment, stop: int) -> Carried:
         """The places of begun units that are not trained, of what was added to this host, or of all hosts at rank 0."""
@@ -320,20 +319,20 @@ class Attempt:
 
     def _take(self, segment: _Segment, stop: int) -> Batch:
         """This host's part of the next batch."""
-        if segment.file is not None and segment.file.is_there:
-            return segment.file.take()
+        if self._is_read(stop):
+            return self._files[stop].take()
         batch = segment.assembler.take(self._shared[stop].rows(self._batch) if self._shared else None)
-        if segment.file is not None:
-            segment.file.add(batch)
+        if stop in self._files:
+            self._files[stop].add(batch)
         return batch
 
     def _fill(self, segment: _Segment, stop: int) -> _Status:
         """Add pieces until there is a batch, or no more pieces."""
-        return self._fill_shared(segment, self._shared[stop]) if self._shared else self._fill_own(segment, stop)
+        return self._fill_shared(segment, stop) if self._shared else self._fill_own(segment, stop)
 
-    def _fill_shared(self, segment: _Segment, shared: SharedBatches) -> _Status:
+    def _fill_shared(self, segment: _Segment, stop: int) -> _Status:
         """Until there is this host's part of the next batch, which all hosts begin together."""
-        batch = self._batch
+        batch, shared = self._batch, self._shared[stop]
         is_begun = False
         while True:
             if self._ends_early():
@@ -346,7 +345,7 @@ class Attempt:
             rows = shared.rows(batch)
             if not rows:
                 return _Status.DONE  # of this host: the last batch has fewer events than there are hosts
-            if (segment.file is not None and segment.file.is_there) or segment.assembler.has(rows):
+            if self._is_read(stop) or segment.assembler.has(rows):
                 return _Status.BATCH
             self._add_next(segment)
 
