@@ -428,8 +428,10 @@ class _Run:
         return decoded if events is None else events.select(decoded, epoch.pass_number)
 
     def _is_whole(self, epoch: Epoch) -> bool:
-        """Whether these are all labelled events of its fragments."""
+        """Whether these are all labelled events of its fragments, so that they may have a file."""
         events = self._prepared.due
+        if self._files is None:
+            return False
         return events is None or all(
             events.is_whole(ref.key, epoch.pass_number) for ref in self._prepared.refs([epoch])
         )
