@@ -9,7 +9,6 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -179,7 +178,7 @@ class Host:
         self._model: _Model | None = None
         self._data: tuple[str, JobData] | None = None
         self._batch_files = batch_files
-        self._solution: tuple[str, ReadSolution] | None = None
+        self._files: tuple[tuple[str, int], EpochFiles] | None = None
         self._state: TrainedState | None = None
         self._state_attempt: int | None = None
         self._state_data: JobData | None = None
@@ -327,6 +326,7 @@ class Host:
         finally:
             self._writer.shutdown()
             self._buffer.close()
+            self._close_files()
             if self._moves is not None:
                 self._moves.close()
 
@@ -354,7 +354,6 @@ class Host:
         partition = self._find_partition(order.partition)
         model = self._model_of(rank, len(order.hosts), data, partition)
         channels = self._channels_of(order, rank, gate)
-        opened = ExitStack()
         try:
             model.current.connect(channels)
             model.weights.begin_attempt(
@@ -378,7 +377,7 @@ class Host:
                 sampler,
                 self._count(order, state, data.plan, gate, model.weights),
                 self._keep,
-                self._epoch_files(opened, data, len(order.hosts)),
+                self._epoch_files(order.data, data, len(order.hosts)),
             )
             attempt = Attempt(order, state, tools)
             self._state_attempt = None  # until the end, the state in memory belongs to no step
@@ -388,7 +387,6 @@ class Host:
                 stop_unit = attempt.run()
             finally:
                 self._buffer.rest()
-                opened.close()
             self._wait_for_writer()
             statistics = part_statistics(data.plan.identity, sampler.take())
             snapshot = take_snapshot(
@@ -405,7 +403,6 @@ class Host:
             for channel in channels:
                 channel.finish()
         finally:
-            opened.close()
             for channel in channels:
                 channel.close()
             model.weights.abandon_step()
@@ -417,17 +414,22 @@ class Host:
             self._state_data = data
         self._reports.drained(order.attempt, stop_unit)
 
-    def _epoch_files(self, opened: ExitStack, data: JobData, hosts: int) -> EpochFiles | None:
-        """The files of this host's parts of batches, until ``opened`` is closed; None without any."""
+    def _epoch_files(self, name: str, data: JobData, hosts: int) -> EpochFiles | None:
+        """The files of this host's parts of batches, for the plan of this name and a number of hosts; None without any."""
         if self._batch_files is None or data.config.batch_rows_per_host:
             return None
-        name = data.plan.solution
-        if self._solution is None or self._solution[0] != name:
-            self._solution = name, ReadSolution.from_json(self._find_document(name))
-        solution = self._solution[1]
-        files = opened.enter_context(StretchFiles(self._batch_files, _LOG.warning))
-        stretches = Stretches(solution, data.layout, data.plan.head, data.config.rows_of_host(hosts))
-        return EpochFiles(files, stretches, solution)
+        if self._files is None or self._files[0] != (name, hosts):
+            self._close_files()
+            solution = ReadSolution.from_json(self._find_document(data.plan.solution))
+            stretches = Stretches(solution, data.layout, data.plan.head, data.config.rows_of_host(hosts))
+            files = StretchFiles(self._batch_files, _LOG.warning)
+            self._files = (name, hosts), EpochFiles(files, stretches, solution)
+        return self._files[1]
+
+    def _close_files(self) -> None:
+        if self._files is not None:
+            self._files[1].close()
+        self._files = None
 
     def _wait_for_writer(self) -> None:
         """The tables have one snapshot at a time."""

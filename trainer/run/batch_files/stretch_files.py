@@ -58,6 +58,10 @@ class StretchFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait for files that are made durable; no further one is published."""
         for digest in list(self._publishing):
             self._settle(digest)
         self._pool.shutdown()

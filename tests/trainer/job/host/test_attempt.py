@@ -478,21 +478,23 @@ def with_files(home, plan, hosts, told):
     """A job whose hosts keep their parts of batches in files of ``home``, as :class:`Hosts` it is."""
 
     class Kept(Hosts):
-        def files_of(self, rank):
-            files = StretchFiles(BatchFolder(home, 1 << 30), told.append)
-            self.opened.append(files)
-            rows = self.data.config.rows_of_host(self.hosts)
-            stretches = Stretches(SYNTHETIC.solution, self.data.layout, self.plan.head, rows)
-            return EpochFiles(files, stretches, SYNTHETIC.solution)
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.kept = {}
 
-        def run(self, *args, **options):
-            self.opened = []
-            try:
-                super().run(*args, **options)
-            finally:
-                for files in self.opened:
-                    with files:
-                        pass
+        def files_of(self, rank):
+            if rank not in self.kept:
+                files = StretchFiles(BatchFolder(home, 1 << 30), told.append)
+                rows = self.data.config.rows_of_host(self.hosts)
+                stretches = Stretches(SYNTHETIC.solution, self.data.layout, self.plan.head, rows)
+                self.kept[rank] = EpochFiles(files, stretches, SYNTHETIC.solution)
+            return self.kept[rank]
+
+        def close(self):
+            """The hosts end."""
+            for files in self.kept.values():
+                files.close()
+            self.kept = {}
 
     return Kept(plan, hosts)
 
@@ -511,6 +513,7 @@ def test_parts_from_files_are_those_of_readers(tmp_path, shared, hosts, kind):
         job = with_files(tmp_path, plan, hosts, told)
         while not job.is_trained:
             job.run(stop=next_stop(plan, job.next_unit))
+        job.close()
         assert [one.batches for one in job.weights] == [one.batches for one in straight.weights]
         assert [one.events for one in job.weights] == [one.events for one in straight.weights]
         assert (job.counts() == 2).all()
@@ -527,21 +530,24 @@ def test_parts_from_files_are_those_of_readers(tmp_path, shared, hosts, kind):
 @settings(max_examples=scaled(6))
 @given(st.integers(1, 3), st.lists(st.integers(0, 9), max_size=5), st.integers(0, 2), st.booleans())
 def test_early_ends_change_no_batch_of_files(tmp_path_factory, shared, hosts, ends, kind, filled):
-    """Attempts go on from any batch of a file, and write none unless they train an epoch from its first batch to its last."""
+    """Attempts go on from any batch of a file that is there, and with a file that an earlier one has begun."""
     plan, home, told = shared[kind], tmp_path_factory.mktemp("home"), []
     straight = trained_straight(plan, hosts)
     if filled:
         job = with_files(home, plan, hosts, told)
         while not job.is_trained:
             job.run(stop=next_stop(plan, job.next_unit))
+        job.close()
     job = with_files(home, plan, hosts, told)
     for end_at in ends:
         if job.next_unit < plan.stop_unit:
             job.run(end_at, next_stop(plan, job.next_unit))
     while not job.is_trained:
         job.run()
+    job.close()
     assert [one.batches for one in job.weights] == [one.batches for one in straight.weights]
     assert (job.counts() == 2).all()
+    assert len(files_in(home)) >= hosts  # also where attempts ended early: a file goes on with the next one
     assert not [path for path in files_in(home) if path.name.startswith(".")]
     assert told == []
 
@@ -551,6 +557,7 @@ def test_a_damaged_file_ends_the_attempt_and_the_next_one_reads_fragments(tmp_pa
     job = with_files(tmp_path, plan, 1, told)
     stop = next_stop(plan, job.next_unit)
     job.run(stop=stop)
+    job.close()
     (path,) = files_in(tmp_path)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -559,6 +566,7 @@ def test_a_damaged_file_ends_the_attempt_and_the_next_one_reads_fragments(tmp_pa
     with pytest.raises(StorageError, match="stay as it was written") as caught:
         again.run(stop=stop)
     assert classify(describe_error(caught.value)) is ErrorClass.TRANSIENT
+    again.close()
     assert files_in(tmp_path) == []
     final = with_files(tmp_path, plan, 1, told)
     final.run(stop=stop)
