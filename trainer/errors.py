@@ -115,6 +115,10 @@ class DamagedLog(DataError):
     """The log of a job's events has other bytes than were written."""
 
 
+class DamagedBatches(DataError):
+    """A file of batches has other bytes than were written."""
+
+
 class DamagedMemory(DataError):
     """Shared memory of embedding tables has other bytes than were written."""
 

@@ -14,6 +14,7 @@ from warehouse.models.models import ModelRecord, all_models
 from warehouse.queue.depths import QueueDepth, read_depths
 from warehouse.queue.fair_queue import shares_now
 from warehouse.scheduling.task_states import MemoState
+from warehouse.storage.layout import BATCHES
 from warehouse.tables.manifests import all_tables
 from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
@@ -63,6 +64,8 @@ class Status:
         memo_secs: Computing seconds of the ready memos.
         saved_bytes: Bytes that separate copies of every live model would add.
         saved_secs: Computing seconds that they would add.
+        batch_files: The number of files of batches; only a local home has any.
+        batch_bytes: Their bytes.
         requests: The pairs of all submissions.
         queues: The clients' queues.
         shares: The current shares of the clients with leasable tasks.
@@ -78,11 +81,14 @@ class Status:
     requests: Requests
     queues: tuple[QueueDepth, ...]
     shares: Mapping[str, float]
+    batch_files: int = 0
+    batch_bytes: int = 0
 
 
 def status(warehouse: Warehouse) -> Status:
     """The status of the warehouse, read in one transaction."""
-    now = warehouse.clock()
+    now, storage = warehouse.clock(), warehouse.storage
+    batches = storage.list(BATCHES) if storage.is_local else ()
     with warehouse.catalog.read() as connection:
         of = schema.memos.c
         counted = connection.execute(select(of.state, func.count()).group_by(of.state).order_by(of.state))
@@ -100,6 +106,8 @@ def status(warehouse: Warehouse) -> Status:
             requests=_requests(connection),
             queues=read_depths(connection),
             shares=shares_now(connection, now, warehouse.config),
+            batch_files=len(batches),
+            batch_bytes=sum(one.size_bytes for one in batches),
         )
 
 

@@ -46,6 +46,8 @@ def status(home: Home = "", as_json: AsJson = False) -> None:
             )
             for queue in found.queues
         ),
+        batch_files=found.batch_files,
+        batch_bytes=found.batch_bytes,
         evaluations=_newest_evaluations(home_location(home)),
     )
     emit(screen, as_json=as_json)

@@ -16,6 +16,7 @@ from headrace.cli.feature_statistics import PROCESS, recorder
 from headrace.cli.following_evaluation import evaluator
 from headrace.cli.held_out_scoring import fragment_reader, score_test
 from headrace.cli.launching import write_launch, write_phases
+from headrace.cli.options.batch_files import open_batch_files
 from headrace.cli.options.exports import check_exported, finish_export, open_export
 from headrace.cli.options.launchers import REMOTE
 from headrace.cli.options.option_groups import grouped
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from trainer.tables.hashed_counts import HashedCounts
     from trainer.tables.sparse_core import SparseCoreSettings
     from trainer.tables.tpu.slices import TpuSlice
+    from warehouse.files.batch_files.folder import BatchFolder
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
@@ -95,6 +97,7 @@ def train(options: TrainOptions) -> None:
     data, home, run_dir = options.data, options.run.home, options.run.run_dir
     first, last, until = data.moments()
     training = read_options(options.run.config)
+    batch_files = open_batch_files(data.batch_file_bytes(), home)
     tpus = options.tpus_of(training)
     options.check_combinations(training)
     save_options(options)
@@ -183,7 +186,7 @@ def train(options: TrainOptions) -> None:
             import_tensorflow_quietly()
             scales_here = False
             on_commit = None if exporter is None else exporter.look
-            train_once = partial(_train, warehouse, solution, settings, changes, slice_, on_commit)
+            train_once = partial(_train, warehouse, solution, settings, changes, slice_, on_commit, batch_files)
             if on_servers is None:
                 report = train_once(partition, sparse_core)
                 hashed, found = dict(report.hashed_counts), {}
@@ -327,6 +330,7 @@ def _train(
     changes: ChangePolicy,
     slice_: TpuSlice | None,
     on_commit: Callable[[], None] | None,
+    batch_files: BatchFolder | None,
     plan: PartitionPlan | None,
     sparse_core: SparseCoreSettings | None,
     make_engine: MakeEngine | None = None,
@@ -342,6 +346,8 @@ def _train(
         def follow(event: TrainEvent) -> None:
             if event.kind == "skipped":
                 say(f"a checkpoint was skipped: {event.message}")
+            if event.kind == "batch file":
+                say(event.message)
             if event.kind == "rows pass":
                 say(f"rows of servers pass through this process: {event.message}")
             if event.kind == "checkpoint" and on_commit is not None:
@@ -363,6 +369,7 @@ def _train(
             stop=None if leaving is None else leaving.is_any_back,
             ends_early=None if leaving is None else leaving.must_end_early,
             record=recorder(warehouse, PROCESS),
+            batch_files=batch_files,
         )
 
 
@@ -568,6 +575,7 @@ def _screen(
         events_per_step=settings.rows_of_step(max(len(report.host_steps), 1)),
         hashed=hashed,
         hot=report.hot,
+        batch_files=report.batch_files,
         tower_figures=report.tower_figures,
         sum_figures=report.sum_figures,
         placement=placement,

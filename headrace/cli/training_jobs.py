@@ -70,6 +70,7 @@ class JobOptions:
         wire_values: how rows and gradients are encoded between hosts, see :class:`~trainer.tables.wire.settings.WireSettings`.
         dense_values: how dense gradients are sent between hosts.
         of_hosts: the options of host processes of this machine, such as their device.
+        batch_file_bytes: the most bytes of all files of batches in the home; 0: hosts use none.
     """
 
     hosts: HostOptions
@@ -81,6 +82,7 @@ class JobOptions:
     wire_values: str = "float32"
     dense_values: str = "float32"
     of_hosts: tuple[str, ...] = ()
+    batch_file_bytes: int = 0
 
 
 #: Begins to watch the servers of a run.
@@ -275,6 +277,7 @@ class _Job:
             towers=self._towers,
             wire_values=options.wire_values,
             dense_values=options.dense_values,
+            batch_file_bytes=options.batch_file_bytes,
         )
         waits = options.hosts.wait_for_memos and bool(_missing(self._warehouse, self._solution))
         if waits:
@@ -522,6 +525,7 @@ def job_options(options: TrainOptions, folder: str = "") -> JobOptions | None:
         values,
         hosts.dense_values or "float32",
         of_hosts,
+        options.data.batch_file_bytes(),
     )
 
 

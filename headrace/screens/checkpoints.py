@@ -138,6 +138,8 @@ class CheckpointScreen:
             ]
         pairs.append(("scores", ", ".join(f"{name} {_figure(value)}" for name, value in found.scores.items())))
         pairs += [("calibration", text) for text in self.calibrations]
+        if found.batch_files:
+            pairs.append(("batch files", f"{count_text(len(found.batch_files))}, the newest {found.batch_files[-1]}"))
         pairs.append(("counters", _totals_text(found.ledger)))
         if found.labels_bytes:
             pairs.append(("labels", f"recorded as trained, {bytes_text(found.labels_bytes)}"))

@@ -33,6 +33,8 @@ class StatusScreen:
         requests: (input, fragment) pairs over all submissions of new models or versions.
         computed: requests that were queued; the others were memoized or queued already.
         hit_rate: the share of these others.
+        batch_files: files of batches, which trainings read in place of memos.
+        batch_bytes: their size.
         evaluations: of each run in the home whose commits are evaluated, the newest.
     """
 
@@ -51,6 +53,8 @@ class StatusScreen:
     saved_bytes: int
     saved_secs: float
     queues: tuple[QueueRow, ...]
+    batch_files: int = 0
+    batch_bytes: int = 0
     evaluations: tuple[EvaluationRow, ...] = ()
 
     def json_fields(self) -> dict[str, Any]:
@@ -67,6 +71,7 @@ class StatusScreen:
                 ("tables", f"{count_text(self.tables)}: {many(self.raw_rows, 'row')}, {bytes_text(self.raw_bytes)}"),
                 ("models", count_text(self.models)),
                 ("memos", f"{memos}; {bytes_text(self.memo_bytes)}, computed in {secs_text(self.computed_secs)}"),
+                *self._batch_files(),
                 ("sharing", f"{many(self.requests, 'request')}, {many(self.computed, 'computation')}: hit rate "
                             f"{percent_text(self.hit_rate)}"),
                 ("saved by sharing", f"{bytes_text(self.saved_bytes)} and {secs_text(self.saved_secs)} of computing"),
@@ -83,3 +88,8 @@ class StatusScreen:
             for q in self.queues
         )  # fmt: skip
         return Group(head, "", grid(("client", "queued>", "leased>", "failed>", "top priority>", "share now>"), rows))
+
+    def _batch_files(self) -> list[tuple[str, str]]:
+        if not self.batch_files:
+            return []
+        return [("batches", f"{many(self.batch_files, 'file')}, {bytes_text(self.batch_bytes)}")]

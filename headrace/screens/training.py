@@ -25,7 +25,7 @@ from headrace.screens.score_figures import (
 from headrace.screens.tower_exchange import tower_lines
 from headrace.screens.verdict import trial_table, verdict_lines
 from headrace.terminal.grid import facts, grid
-from headrace.terminal.units import count_text, many, percent_text, secs_text
+from headrace.terminal.units import bytes_text, count_text, many, percent_text, secs_text
 
 if TYPE_CHECKING:
     from headrace.screens.plan_history import FollowedPlanRow
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from trainer.model.metrics import AnyScores
     from trainer.options.trial_record import TrialRow
     from trainer.planning.host_grid import SumFigures
+    from trainer.run.batch_files.stretch_files import BatchFileCounts
     from trainer.run.evaluation.verdict import Finding
     from trainer.run.labels.late_data import LateData
     from trainer.run.weights.row_delay import RowDelay
@@ -44,6 +45,11 @@ if TYPE_CHECKING:
 
 #: What the events of a row are to the model that scores them.
 UNSEEN, TRAINING, HELD_OUT = "unseen", "training", "held out"
+
+
+def _batch_file_text(counts: BatchFileCounts) -> str:
+    written = f"{many(counts.written, 'file')} written, {bytes_text(counts.written_bytes)}"
+    return f"{count_text(counts.read)} read; {written}"
 
 
 def _late_fields(late: LateData) -> dict[str, Any]:
@@ -228,6 +234,7 @@ class TrainedScreen:
         events_per_step: the events of a whole batch, of all hosts of a job together.
         tower_figures: what the hosts of a job by towers have sent; None of another.
         sum_figures: how the hosts of a job add dense gradients; None for one host.
+        batch_files: what was read from files of batches and written into them; None without any.
         hot: what hot rows have done since the tables on servers were opened last; None without any.
         hashed: by name of a hashed table, what it has done on all servers or hosts since its rows were loaded last; of a job without
             servers, as its hosts reported last.
@@ -296,6 +303,7 @@ class TrainedScreen:
     evaluations: tuple[EvaluationRow, ...] = ()
     tower_figures: TowerFigures | None = None
     sum_figures: SumFigures | None = None
+    batch_files: BatchFileCounts | None = None
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
@@ -339,6 +347,8 @@ class TrainedScreen:
                 f"{count_text(self.events_this_time)} events in {secs_text(self.training_secs)}{self._rate()}",
             )
         )
+        if self.batch_files is not None:
+            pairs.append(("batch files", _batch_file_text(self.batch_files)))
         if self.steps_by_host:
             pairs.append(("steps", self._steps()))
         if self.placement is not None:

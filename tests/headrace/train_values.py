@@ -26,6 +26,7 @@ _OF_ANY = {
     "baseline": st.lists(TEXT, min_size=1, max_size=3),
     "accept_changed": st.booleans(),
     "train_changed_labels": st.booleans(),
+    "batch_files": st.sampled_from(["50GB", "1.5 GiB", "4096"]),
     "config": PATHS,
     "run_dir": st.one_of(PATHS, st.just("gs://bucket/run")),
     "job_dir": PATHS,

@@ -2,7 +2,8 @@
 
 Also a program: ``python synthetic.py <run_dir> <options as JSON> <batches>`` trains on it, for tests that kill a training
 process: after so many batches it stands still (0: never). The option ``servers`` puts the tables on so many servers of the process,
-``slice_servers`` the devices of an emulated slice on TensorFlow servers at these addresses; ``replicas`` are its devices.
+``slice_servers`` the devices of an emulated slice on TensorFlow servers at these addresses; ``replicas`` are its devices; ``batch_files`` is a
+home for files of batches.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import pyarrow as pa
 from trainer.options.config import TrainConfig
 from transforms.graphs.graph import RawColumn, component_document
 from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
+from warehouse.files.batch_files.folder import BatchFolder
 from warehouse.solution.parts import ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
 from warehouse.solution.solution import ReadSolution
 
@@ -150,8 +152,10 @@ def main(run_dir: str, options: str, batches: str) -> None:
 
     settings = json.loads(options)
     data, servers = Synthetic(settings.pop("partitions", 4)), settings.pop("servers", 0)
+    home = settings.pop("batch_files", "")
     on_slice = {"replicas": settings.pop("replicas", 2), "servers": settings.pop("slice_servers", ())}
     options = config(run_dir, deterministic=True, **settings)
+    files = None if not home else BatchFolder(home, 1 << 30)
     slice_ = None
     if options.engine == "tpu":
         from tests.support.emulated_slice import EmulatedSlice
@@ -160,7 +164,9 @@ def main(run_dir: str, options: str, batches: str) -> None:
         prepare_tensorflow(options)  # before the slice's first use of TensorFlow
         slice_ = EmulatedSlice(**on_slice)
     with on_servers(servers, run_dir) as make_engine:
-        report = train(data.solution, data.read, options, progress=tell, slice_=slice_, make_engine=make_engine)
+        report = train(
+            data.solution, data.read, options, progress=tell, slice_=slice_, make_engine=make_engine, batch_files=files
+        )
     print(json.dumps({"kind": "report", "report": report.to_document()}), flush=True)
 
 

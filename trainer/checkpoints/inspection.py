@@ -114,6 +114,7 @@ class CommitDescription:
         partition: of a commit by a plan, or resharded, in words; None for other parts of hosts, or one folder.
         scores: the newest figures on events that the model had not seen.
         calibrations: by label, the document of the map of its logits that predictions apply; empty without one.
+        batch_files: the digests of the files of batches that epochs were trained from or have written, each once, in order.
     """
 
     summary: CommitSummary
@@ -134,6 +135,7 @@ class CommitDescription:
     options: Mapping[str, Any]
     partition: str | None = None
     calibrations: Mapping[str, Any] = field(default_factory=dict)
+    batch_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,7 @@ def describe_commit(files: RunFiles, epochs: int) -> CommitDescription:
         options={key: option.value for key, option in identity.at("config").members().items()},
         partition=None if commit.partition is None else _partition_text(commit.partition),
         calibrations=_calibrations(commit.document),
+        batch_files=tuple(dict.fromkeys(one.at("batch_file").text() for one in history if one.has("batch_file"))),
     )
 
 

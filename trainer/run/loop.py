@@ -7,11 +7,10 @@ bit-identical weights. So SIGTERM needs no handling; ``stop`` ends a run at an e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,9 @@ from trainer.model.user_functions import with_code_digests
 from trainer.options.config import TrainConfig
 from trainer.planning.host_grid import SumFigures
 from trainer.planning.plan import PartitionPlan
+from trainer.run.batch_files.epoch_batches import EpochBatches, RunFiles
+from trainer.run.batch_files.stretch import Stretches
+from trainer.run.batch_files.stretch_files import BatchFileCounts, StretchFiles
 from trainer.run.labels.late_data import NOTHING_LATE, LateData
 from trainer.run.preparation.preparation import PreparedRun, check_placement, check_policy, described, prepare_run
 from trainer.run.progress.data_changes import REFUSE_CHANGES, ChangePolicy
@@ -39,7 +41,7 @@ from trainer.run.progress.held_out import HeldOut
 from trainer.run.progress.ledger import LedgerSummary
 from trainer.run.progress.lock import run_lock
 from trainer.run.progress.run_statistics import Record, StatisticsFile
-from trainer.run.reading.batches import Batch, make_batches
+from trainer.run.reading.batches import Batch
 from trainer.run.reading.columns import DecodedFragment
 from trainer.run.reading.stream import ReadFragment, fragment_stream
 from trainer.run.scoring import score_held_out
@@ -62,6 +64,7 @@ from trainer.tables.tpu.slice_servers import noticing_lost_machines
 from trainer.tables.tpu.slices import TpuSlice
 from transforms.derived_documents import document_of
 from transforms.errors import HeadraceError
+from warehouse.files.batch_files.folder import BatchFolder
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
 
@@ -75,7 +78,7 @@ class TrainEvent:
 
     Attributes:
         kind: "skipped" (a torn checkpoint, see ``message``), "started" (``message`` names the checkpoint), "batch",
-            "epoch" (with ``scores``), "rows pass" (the rows of servers pass through this process; ``message`` says why), "held out" (with the ``scores`` of the held-out events) or "checkpoint" (``message`` is its directory).
+            "epoch" (with ``scores``), "batch file" (one that was not read or written; ``message`` says why), "rows pass" (the rows of servers pass through this process; ``message`` says why), "held out" (with the ``scores`` of the held-out events) or "checkpoint" (``message`` is its directory).
         events: the events that this process has trained, of ``total_events``.
         epoch: the current or just finished epoch of ``epochs``, from 0 over the run.
     """
@@ -112,6 +115,7 @@ class TrainReport:
         hashed_counts: what the hashed tables of this process have done, by name; of a job, those of all hosts, as they reported last.
         hot: what the hot rows of tables on servers have done in this process; None without any.
         sum_figures: how the hosts of a job add dense gradients, as reported last; None for one host.
+        batch_files: what this process has done with files of batches; None without any.
         running_servers: the names of the parameter servers that ran at the end, of a job that scales them; none for others.
     """
 
@@ -135,6 +139,7 @@ class TrainReport:
     hot: HotFigures | None = None
     tower_figures: TowerFigures | None = None
     sum_figures: SumFigures | None = None
+    batch_files: BatchFileCounts | None = None
     running_servers: tuple[str, ...] = ()
 
     @property
@@ -165,6 +170,7 @@ class TrainReport:
             "hot": None if self.hot is None else self.hot.to_document(),
             "tower_figures": None if self.tower_figures is None else asdict(self.tower_figures),
             "sum_figures": None if self.sum_figures is None else asdict(self.sum_figures),
+            "batch_files": None if self.batch_files is None else asdict(self.batch_files),
         }
 
 
@@ -185,6 +191,7 @@ def train(
     make_engine: MakeEngine | None = None,
     follow_moves: FollowMoves = stay,
     ends_early: Callable[[], bool] | None = None,
+    batch_files: BatchFolder | None = None,
 ) -> TrainReport:
     """Train, or continue training, the model of ``solution`` in ``config.run_dir``. Deterministic: see :class:`TrainConfig`.
 
@@ -203,6 +210,7 @@ def train(
         settings: of SparseCore on ``slice_``, in place of those with which it was connected.
         make_engine: makes the engine of all tables on parameter servers; None: they are in this process.
         follow_moves: replaces that engine when its tables are on other servers.
+        batch_files: where batches are kept for later passes and other runs of the model; None: they are not. No bit depends on it.
 
     Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to another run,
     :class:`ConfigError` or :class:`UntrainableInput` for bad options or inputs, :class:`BadLabel` or :class:`BadFeature`
@@ -233,7 +241,8 @@ def train(
             with_shards=make_engine is None,
         )
         run = _begin(
-            prepare, lambda found: _Run(found, tell, slice_, record, plan, settings, make_engine, follow_moves)
+            prepare,
+            lambda found: _Run(found, tell, slice_, record, plan, settings, make_engine, follow_moves, batch_files),
         )
         return run.finish(clock, read, stop or _never, ends_early or _never)
 
@@ -286,8 +295,9 @@ class _Run:
         settings: SparseCoreSettings | None = None,
         make_engine: MakeEngine | None = None,
         follow_moves: FollowMoves = stay,
+        batch_files: BatchFolder | None = None,
     ) -> None:
-        self._prepared, self._tell = prepared, tell
+        self._prepared, self._tell, self._batch_folder = prepared, tell, batch_files
         self._config, self._progress, self._ledger = prepared.config, prepared.progress, prepared.ledger
         self._run_dir = Path(self._config.run_dir)
         self._resumed_from = self._checkpoint = prepared.saved.path if prepared.saved else ""
@@ -344,8 +354,16 @@ class _Run:
         self._kept = first, 0
         finished = True
         self._steps = self._weights.steps(self._config.staleness, self._progress.step)
+        self._files: RunFiles | None = None
         try:
-            with noticing_lost_machines(), self._steps, BackgroundWriter(self._written) as self._writer:
+            with ExitStack() as opened:
+                if self._batch_folder is not None:
+                    files = StretchFiles(self._batch_folder, lambda why: self._say("batch file", message=why))
+                    opened.enter_context(files)
+                    self._files = RunFiles(files, self._stretches())
+                opened.enter_context(noticing_lost_machines())
+                opened.enter_context(self._steps)
+                self._writer = opened.enter_context(BackgroundWriter(self._written))
                 while finished and (stage := self._next_stage(read)):
                     finished = self._train_stage(stage, read, stop, ends_early)
         except ServerLost as error:
@@ -377,7 +395,12 @@ class _Run:
             idle_units=self._weights.idle_units,
             hashed_counts=self._weights.hashed_counts,
             hot=self._weights.hot_figures,
+            batch_files=None if self._files is None else self._files.files.counts,
         )
+
+    def _stretches(self) -> Stretches:
+        prepared = self._prepared
+        return Stretches(prepared.solution, prepared.layout, prepared.head, self._config.batch_rows)
 
     def _next_stage(self, read: ReadFragment) -> tuple[Epoch, ...]:
         """The epochs up to the next scoring; a pass that a job has ended without one is scored first."""
@@ -389,35 +412,49 @@ class _Run:
         self, stage: Sequence[Epoch], read: ReadFragment, stop: Callable[[], bool], ends_early: Callable[[], bool]
     ) -> bool:
         """Train these epochs; false if ``stop`` or ``ends_early`` ended the run."""
-        prepared = self._prepared
-        ahead, last = self._config.prefetch_fragments, prepared.remaining[-1]
-        stream = fragment_stream(prepared.refs(stage), read, prepared.layout, ahead=ahead, head=prepared.head)
-        with closing(stream):  # type: ignore[type-var]
-            for epoch in stage:
-                if not self._epoch(epoch, stream, read, ends_early):
-                    return False
+        prepared, config = self._prepared, self._config
+        last, layout, head = prepared.remaining[-1], prepared.layout, prepared.head
+        open_stream = partial(fragment_stream, read=read, layout=layout, ahead=config.prefetch_fragments, head=head)
+        refs = [prepared.refs([epoch]) for epoch in stage]
+        with EpochBatches(refs, open_stream, layout, config.batch_rows, self._files) as batches:
+            for number, epoch in enumerate(stage):
+                own = batches.of(number, partial(self._due, epoch), is_whole=self._is_whole(epoch))
+                with closing(own):  # type: ignore[type-var]
+                    if not self._epoch(epoch, own, read, ends_early):
+                        return False
                 if (stop() or ends_early()) and epoch is not last:
                     return False
         return True
+
+    def _due(self, epoch: Epoch, decoded: Iterator[DecodedFragment]) -> Iterable[DecodedFragment]:
+        """The events that an epoch trains."""
+        events = self._prepared.due
+        return decoded if events is None else events.select(decoded, epoch.pass_number)
+
+    def _is_whole(self, epoch: Epoch) -> bool:
+        """Whether these are all labelled events of its fragments, so that they may have a file."""
+        events = self._prepared.due
+        if self._files is None:
+            return False
+        return events is None or all(
+            events.is_whole(ref.key, epoch.pass_number) for ref in self._prepared.refs([epoch])
+        )
 
     def _score(self, passes: int, read: ReadFragment) -> None:
         """Score the held-out events with the weights as they are now, and plan the rest by it."""
         self._writer.wait()  # the tables have one snapshot at a time
         predict = predictor(self._weights, self._config)
-        found = score_held_out(self._prepared, passes, self._progress.epochs_done, predict, read)
+        found = score_held_out(self._prepared, passes, self._progress.epochs_done, predict, read, self._files)
         if found is not None:
             self._prepared = self._prepared.with_pass(found)
             self._planned_events = self._events + self._prepared.planned_events
             self._say("held out", scores=found.scores)
 
     def _epoch(
-        self, epoch: Epoch, stream: Iterator[DecodedFragment], read: ReadFragment, ends_early: Callable[[], bool]
+        self, epoch: Epoch, batches: Iterator[Batch], read: ReadFragment, ends_early: Callable[[], bool]
     ) -> bool:
         """Train an epoch, or what is left of it, and commit; whether it was trained to its end."""
-        decoded: Iterator[DecodedFragment] = islice(stream, len(self._prepared.refs([epoch])))
-        events = self._prepared.due
-        due = decoded if events is None else events.select(decoded, epoch.pass_number)
-        for batch in make_batches(due, self._prepared.layout, batch_rows=self._config.batch_rows):
+        for batch in batches:
             self._advance(batch, epoch)
             if self._ledger is not None and ends_early():
                 self._advance(None, epoch)
@@ -425,7 +462,8 @@ class _Run:
                 return False
         self._advance(None, epoch)
         scores, self._collector = self._collector.scores(), self._weights.head.collector()
-        self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores))
+        file = "" if self._files is None else self._files.name(self._prepared.refs([epoch]))
+        self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores, file))
         self._progress.epochs_done = epoch.number + 1
         self._say("epoch", scores=scores)
         if passes := self._prepared.due_pass:

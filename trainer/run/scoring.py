@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 
 import numpy as np
@@ -12,28 +13,40 @@ from trainer.model.calibration import fit_labels
 from trainer.model.event_losses import event_losses
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
+from trainer.run.batch_files.epoch_batches import RunFiles
 from trainer.run.predictions import Predictor
 from trainer.run.preparation.preparation import PreparedRun
 from trainer.run.progress.held_out import ScoredPass
-from trainer.run.reading.batches import make_batches
+from trainer.run.reading.batches import Batch, make_batches
 from trainer.run.reading.stream import ReadFragment, fragment_stream
 from trainer.tables.routes.exchange import Exchange
 from transforms.arrays import Array
 
 
 def score_held_out(
-    prepared: PreparedRun, passes: int, epochs_done: int, predict: Predictor, read: ReadFragment
+    prepared: PreparedRun,
+    passes: int,
+    epochs_done: int,
+    predict: Predictor,
+    read: ReadFragment,
+    files: RunFiles | None = None,
 ) -> ScoredPass | None:
-    """The figures of the held-out events after ``passes`` passes; None if none has a label.
+    """The figures of the held-out events after ``passes`` passes; None if none has a label. ``files``: of their batches.
 
     Raises :class:`NonFiniteLoss` for predictions that are not finite, and the errors of reading a fragment.
     """
     layout, head, config = prepared.layout, prepared.head, prepared.config
     labels: list[Array] = []
     logits: list[Array] = []
-    stream = fragment_stream(prepared.held_out_refs, read, layout, ahead=config.prefetch_fragments, head=head)
-    with closing(stream):  # type: ignore[type-var]
-        for batch, scores in predict(make_batches(stream, layout, batch_rows=config.batch_rows)):
+    refs = prepared.held_out_refs
+
+    def assemble() -> Iterator[Batch]:
+        stream = fragment_stream(refs, read, layout, ahead=config.prefetch_fragments, head=head)
+        with closing(stream):  # type: ignore[type-var]
+            yield from make_batches(stream, layout, batch_rows=config.batch_rows)
+
+    with closing(assemble() if files is None else files.batches(refs, assemble, assemble)) as batches:  # type: ignore[type-var]
+        for batch, scores in predict(batches):
             if not np.isfinite(scores).all():
                 raise NonFiniteLoss("training diverged: a prediction of a held-out event must be finite",
                                     where=f"after pass {passes}", next_step=NEXT_AFTER_DIVERGENCE)  # fmt: skip

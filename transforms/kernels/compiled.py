@@ -25,7 +25,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 #: The packages with compiled functions and the modules with constants of them; their sources are digested.
 _DIGESTED = tuple(map(own_module, (
     "transforms.kernels", "transforms.operators", "transforms.columns.positions", "trainer.tables", "trainer.run.reading.kernels",
-    "trainer.run.reading.packing", "warehouse.files.memo_format")))  # fmt: skip
+    "trainer.run.reading.packing", "trainer.run.batch_files.packing", "warehouse.files.memo_format")))  # fmt: skip
 #: The packages of digested modules: what is imported from them may be a module.
 _PACKAGES = frozenset({*_DIGESTED, own_module("transforms.columns")})
 #: An import at the beginning of a line, as (module, names): ``import ...`` has no module. Comments and escaped ends of lines may be

@@ -1,1 +1,1 @@
-"""Columnar files: memos, artifacts and changes, their formats and digests."""
+"""Columnar files: memos, artifacts and changes, their formats and digests; files of batches."""

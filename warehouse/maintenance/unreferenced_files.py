@@ -18,12 +18,15 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.files.memo_file import lease_of
 from warehouse.files.own_files import HomeFiles
+from warehouse.maintenance.current_batches import current_batches
 from warehouse.scheduling.task_states import TaskState
 from warehouse.storage.layout import ANALYSIS, MEMOS
 from warehouse.storage.storage import Storage
 from warehouse.storage.stored_file import ListedFile
 
-CollectedKind = Literal["job results", "artifacts", "overlays", "lake files", "analysis files", "unfinished writes"]
+CollectedKind = Literal[
+    "job results", "artifacts", "overlays", "lake files", "analysis files", "batch files", "unfinished writes"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class CollectedFiles:
 
     Attributes:
         kind: The kind.
-        old: Returns the files of a home that were last written before a time in epoch nanoseconds.
+        old: Returns the files of a home that were last written, or as batches last used, before a time in epoch nanoseconds.
         referenced: Returns the paths, of some, that are referenced; inside a transaction.
     """
 
@@ -153,5 +156,6 @@ COLLECTED_FILES: tuple[CollectedFiles, ...] = (
     CollectedFiles("overlays", _old("overlays"), _referenced_overlays),
     CollectedFiles("lake files", _old("lake files"), _referenced_lake_files),
     CollectedFiles("analysis files", _old_analysis_files, _referenced_contributions),
+    CollectedFiles("batch files", _old("batch files"), current_batches),
     CollectedFiles("unfinished writes", _old_unfinished, _nothing),
 )

@@ -14,6 +14,9 @@ LAKES = "lakes"
 JOBS = "jobs"
 #: Contributions to analyses; ``jobs`` in it holds the progress of workers.
 ANALYSIS = "analysis"
+#: Files of batches, which trainings read in place of fragments, and their suffix.
+BATCHES = "batches"
+BATCH_SUFFIX = "batches"
 #: The suffix of memo files, overlays and deletion vectors.
 SUFFIX = "memo"
 #: The prefix of lease names of compactions, which no task has.

@@ -9,13 +9,13 @@ from typing import Annotated, ClassVar
 import typer
 
 from headrace.cli.options.option_groups import Mark
-from headrace.cli.options.quantities import moment_of
+from headrace.cli.options.quantities import bytes_of, moment_of
 from transforms.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
 class DataOptions:
-    """The data of a run. Raises :class:`InputError` for texts that are no times, and a test range without a beginning."""
+    """The data of a run. Raises :class:`InputError` for texts that are no times or sizes, and a test range without a beginning."""
 
     PANEL: ClassVar[str] = "Data"
 
@@ -70,7 +70,17 @@ class DataOptions:
         ),
     ] = False
 
+    batch_files: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="Keep batches in files of the home, of at most this size in all, such as 50GB: later passes and other runs of the model read them. Default: none.",
+            show_default=False,
+        ),
+    ] = ""
+
     def __post_init__(self) -> None:
+        self.batch_file_bytes()
         _, last, until = self.moments()
         if until is not None and last is None:
             raise InputError(
@@ -79,6 +89,10 @@ class DataOptions:
         if self.evaluate_commits and until is None:
             raise InputError("--evaluate-commits must go with a range of events", where="--evaluate-commits", value="no --test-end",
                              next_step="give --end and --test-end too")  # fmt: skip
+
+    def batch_file_bytes(self) -> int:
+        """The most bytes of all files of batches; 0 without any. Raises :class:`InputError`."""
+        return bytes_of("--batch-files", self.batch_files) or 0
 
     def moments(self) -> tuple[datetime | None, datetime | None, datetime | None]:
         """Start, end, and the end of the test; None for a side without a limit. Raises :class:`InputError`."""

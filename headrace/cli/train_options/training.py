@@ -79,6 +79,11 @@ class TrainOptions:
         """Raise :class:`InputError` for what :mod:`trainer.options.combinations` refuses with these training options."""
         from trainer.options.combinations import Setup, place_of, refusal_of
 
+        if self.data.batch_files and self.hosts.as_job() is not None and options.get("batch_rows_per_host"):
+            raise InputError("files of batches must be those of batches that all hosts share: a commit has the places that a host with batches of its "
+                             "own still trains, and no number of a batch from which a file could go on",
+                             where="--batch-files, batch_rows_per_host of --config", value=self.data.batch_files,
+                             next_step="leave --batch-files out, or batch_rows_per_host out of --config")  # fmt: skip
         setup = Setup(
             hashed=bool(options.get("hashed")), pruned=options.get("pruning") is not None, hosts=self.hosts.most_hosts,
             servers=bool(self.servers.servers), workers=bool(self.servers.embedding_workers), plan=bool(self.hosts.plan),

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import ROOT
 from trainer.checkpoints.checkpoint import checkpoints_dir, read_newest
+from warehouse.files.own_files import kind_of
 
 pytest.importorskip("tensorflow")
 
@@ -73,6 +74,32 @@ def test_five_kills_leave_no_trace(tmp_path):
     # Both were just verified against the SHA-256 of every file in their manifests: equal manifests, equal bytes.
     assert one.digest == other.digest
     assert [path.name for path in checkpoints_dir(tmp_path / "killed").iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.slow
+def test_kills_while_files_of_batches_are_written_and_read_leave_no_trace(tmp_path):
+    """The first pass writes, the later ones read; what a killed process leaves is unfinished, and no bit depends on it."""
+    rng, home = random.Random(20261129), tmp_path / "home"
+    program = (SYNTHETIC[0], json.dumps({**OPTIONS, "batch_files": str(home)}))
+    straight = run_to_the_end(tmp_path / "straight")
+    for batches in (2, 7, 30, 12, 9):
+        extra_secs = rng.random() * 0.05
+        print(f"killed {extra_secs:.3f} s after batch {batches}")
+        assert kill_after(tmp_path / "killed", batches, extra_secs, program), "the run ended before it was killed"
+    resumed = run_to_the_end(tmp_path / "killed", program)
+    assert resumed["ledger"] == straight["ledger"]
+    assert resumed["ledger"]["exact"]
+    assert [one["scores"] for one in resumed["history"]] == [one["scores"] for one in straight["history"]]
+    assert resumed["batch_files"]["read"] > 0
+    one, other = (read_newest(tmp_path / name, on_skip=pytest.fail) for name in ("straight", "killed"))
+    assert one.arrays.keys() == other.arrays.keys()
+    assert all(one.arrays[name].tobytes() == other.arrays[name].tobytes() for name in one.arrays)
+    names = [str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()]
+    kinds = [kind_of(name) for name in names]
+    assert set(kinds) <= {"batch files", "unfinished writes"}
+    assert kinds.count("batch files") == 4
+    again = run_to_the_end(tmp_path / "again", program)
+    assert (again["batch_files"]["written"], again["history"]) == (0, resumed["history"])
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,11 +26,14 @@ from warehouse import (
     write_memo_file,
 )
 from warehouse.catalog import schema
+from warehouse.changes.deletion import delete_rows
 from warehouse.files.artifacts import artifact_path, write_artifact
+from warehouse.files.batch_files.origin import BatchOrigin
 from warehouse.files.column_files import NewFile
 from warehouse.files.memo_file import lease_of
 from warehouse.maintenance.gc import LEFTOVER_SECS
 from warehouse.storage.layout import COMPACTION
+from warehouse.tables.content import content_digest
 
 pytestmark = pytest.mark.usefixtures("log")
 
@@ -233,3 +237,43 @@ def test_a_file_that_is_referenced_before_its_deletion_stays(
     monkeypatch.setattr(gc, "_remove_rows", name_it_first)
     done = collect_garbage(warehouse, dry_run=False)
     assert (done.garbage, done.named_meanwhile, files(home, "memos")) == ((), 1, {path})
+
+
+def batch_file(
+    warehouse: Warehouse, clock: Clock, digest: str, age_secs: float = LONG_AGO_SECS, **changes: object
+) -> Path:
+    """A file of batches of the model, made from the data as it is now, that was used some time ago."""
+    solution = read_solution(warehouse, "ctr")
+    columns = ("clicked", "query")
+    contents = tuple(content_digest(one, columns) for one in solution.fragments)
+    origin = replace(BatchOrigin("ctr", solution.model_version, solution.table, columns, contents), **changes)
+    path = Path(warehouse.config.home) / f"batches/{solution.table}/{digest}.batches"
+    return put(path, clock, origin.to_bytes() + b"batches", age_secs)
+
+
+def test_batches_of_a_live_model_and_of_the_data_as_it_is_stay(warehouse: Warehouse, home: Path, clock: Clock) -> None:
+    submit_model(warehouse, model())
+    current = batch_file(warehouse, clock, "aa" * 32)
+    stale = batch_file(warehouse, clock, "bb" * 32, contents=("ab" * 32,))
+    earlier = batch_file(warehouse, clock, "cc" * 32, model_version=7)
+    gone = batch_file(warehouse, clock, "dd" * 32, model="dropped")
+    damaged = put(current.with_name(f"{'ee' * 32}.batches"), clock, b"HRBATCH")
+    used_lately = batch_file(warehouse, clock, "ff" * 32, age_secs=60, contents=("ab" * 32,))
+    written = put(Path(unfinished(str(current))), clock)
+    collected = collect_garbage(warehouse, dry_run=False)
+    assert {Path(one.path).name for one in collected.garbage} == {
+        one.name for one in (stale, earlier, gone, damaged, written)
+    }
+    assert collected.by_kind()["batch files"][0] == 4
+    assert current.exists()
+    assert used_lately.exists()
+    assert collected.foreign == ()
+
+
+def test_batches_are_stale_after_a_deletion(warehouse: Warehouse, clock: Clock) -> None:
+    submit_model(warehouse, model())
+    path = batch_file(warehouse, clock, "aa" * 32)
+    assert collect_garbage(warehouse).garbage == ()
+    delete_rows(warehouse, "log", where=[("clicked", "true")])
+    assert [one.kind for one in collect_garbage(warehouse, dry_run=False).garbage] == ["batch files"]
+    assert not path.exists()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from trainer.checkpoints.host_steps import StepsByHost, count_step
 from trainer.errors import NonFiniteLoss
+from trainer.job.host.epoch_files import EpochFile, EpochFiles
 from trainer.job.host.job_data import JobData
 from trainer.job.host.sharded_weights import empty_batch
 from trainer.job.host.shared_batches import AskedPiece, SharedBatches
@@ -90,6 +92,8 @@ class AttemptTools:
         sampler: samples the statistics of features.
         on_step: called after each step with its number of events of this host.
         on_bad_batch: called with a batch whose predictions are not finite; returns where it is kept.
+        files: of parts of batches; None without any. Hosts with batches of their own use none: what they carry over a commit is
+            places, not a number of batches.
     """
 
     data: JobData
@@ -100,6 +104,7 @@ class AttemptTools:
     sampler: BatchSampler
     on_step: Callable[[int], None] = lambda events: None
     on_bad_batch: Callable[[Batch], str] = lambda batch: ""
+    files: EpochFiles | None = None
 
 
 @dataclass
@@ -138,6 +143,7 @@ class Attempt:
         self._stops = tuple(self._natural_stops())
         self._shared = {} if config.batch_rows_per_host else {stop: self._shared_of(stop) for stop in self._stops}
         self._first_batch = self._batch
+        self._files = self._epoch_files(tools.files)
         self._asked = deque(self._own_pieces(state.carried) if config.batch_rows_per_host else ())
         self._steps = tools.weights.steps(config.staleness, state.progress.step)
         self._last: list[tuple[Array, Array]] = []
@@ -189,6 +195,18 @@ class Attempt:
             window = ShuffleWindow(self._plan.shuffle_events, config.seed, start)
         return SharedBatches(self._plan, self._tools.data.places, parts, window)
 
+    def _epoch_files(self, files: EpochFiles | None) -> dict[int, EpochFile]:
+        """The files of this host's parts of the batches of each natural epoch that has events, by its end."""
+        if files is None:
+            return {}
+        first = {self._stops[0]: self._first_batch} if self._stops else {}
+        found = {stop: files.of(shared, first.get(stop, 0)) for stop, shared in self._shared.items()}
+        return {stop: file for stop, file in found.items() if file is not None}
+
+    def _is_read(self, stop: int) -> bool:
+        """Whether this host's parts of the batches before ``stop`` are read from a file."""
+        return stop in self._files and self._files[stop].is_there
+
     def _own_pieces(self, carried: Carried) -> Iterator[AskedPiece]:
         """What a host with batches of its own trains, in order: what is carried, then its share of each unit."""
         units, order, exchange = self._plan.units, self._order, self._tools.exchange
@@ -209,10 +227,12 @@ class Attempt:
     def _shared_requests(self) -> Iterator[UnitRequest]:
         order, batch = self._order, self._first_batch
         for stop in self._stops:
-            for one in self._shared[stop].asked(order.attempt, batch, order.first_unit, order.stop_unit):
+            begin, batch = batch, 0
+            if self._is_read(stop):
+                continue
+            for one in self._shared[stop].asked(order.attempt, begin, order.first_unit, order.stop_unit):
                 self._asked.append(one)  # before the buffer has the request, so before the piece can arrive
                 yield one.request
-            batch = 0
 
     def decode(self, request: UnitRequest, delivered: Delivered) -> DecodedFragment:
         """The events of a request that this attempt trains."""
@@ -221,7 +241,9 @@ class Attempt:
     def run(self) -> int:
         """Train until the epoch ends; return the unit before which it ended. Raises what training raises, and :class:`AttemptOver`."""
         pending: Carried = ()
-        with self._steps:
+        with self._steps, ExitStack() as files:
+            for file in self._files.values():
+                files.callback(file.close)
             for stop in self._stops:
                 segment = self._segment(stop)
                 is_natural = self._train_segment(segment, stop)
@@ -233,11 +255,13 @@ class Attempt:
         return self._tools.gate.stop_unit
 
     def _segment(self, stop: int) -> _Segment:
-        if self._shared:
-            window: Window | None = self._shared[stop].window(self._batch)
-        else:
+        window: Window | None = None
+        if not self._shared:
             window = self._window() if self._plan.shuffle_events else None
-        return _Segment(BatchAssembler(self._layout, self._host_rows, window))
+        elif not self._is_read(stop):
+            window = self._shared[stop].window(self._batch)
+        places = dict(self._files[stop].places) if self._is_read(stop) else {}
+        return _Segment(BatchAssembler(self._layout, self._host_rows, window), place_of=places)
 
     def _pending(self, segment: _Segment, stop: int) -> Carried:
         """The places of begun units that are not trained, of what was added to this host, or of all hosts at rank 0."""
@@ -288,19 +312,27 @@ class Attempt:
             if status != _Status.BATCH:
                 batch = empty_batch(self._layout, self._host_rows, self._plan.head)
             else:
-                rows = self._shared[stop].rows(self._batch) if self._shared else None
-                batch = segment.assembler.take(rows)
+                batch = self._take(segment, stop)
             self._state.epoch_steps += 1
             self._state.epoch_events += self._batch_rows
             self._advance(segment, batch)
 
+    def _take(self, segment: _Segment, stop: int) -> Batch:
+        """This host's part of the next batch."""
+        if self._is_read(stop):
+            return self._files[stop].take()
+        batch = segment.assembler.take(self._shared[stop].rows(self._batch) if self._shared else None)
+        if stop in self._files:
+            self._files[stop].add(batch)
+        return batch
+
     def _fill(self, segment: _Segment, stop: int) -> _Status:
         """Add pieces until there is a batch, or no more pieces."""
-        return self._fill_shared(segment, self._shared[stop]) if self._shared else self._fill_own(segment, stop)
+        return self._fill_shared(segment, stop) if self._shared else self._fill_own(segment, stop)
 
-    def _fill_shared(self, segment: _Segment, shared: SharedBatches) -> _Status:
+    def _fill_shared(self, segment: _Segment, stop: int) -> _Status:
         """Until there is this host's part of the next batch, which all hosts begin together."""
-        batch = self._batch
+        batch, shared = self._batch, self._shared[stop]
         is_begun = False
         while True:
             if self._ends_early():
@@ -313,7 +345,7 @@ class Attempt:
             rows = shared.rows(batch)
             if not rows:
                 return _Status.DONE  # of this host: the last batch has fewer events than there are hosts
-            if segment.assembler.has(rows):
+            if self._is_read(stop) or segment.assembler.has(rows):
                 return _Status.BATCH
             self._add_next(segment)
 
@@ -416,6 +448,8 @@ class Attempt:
         """All events before the natural end are trained on all hosts: finish its epochs."""
         state, plan = self._state, self._plan
         progress, head = state.progress, plan.head
+        if (file := self._files.get(stop)) is not None:
+            file.finish()
         begin = plan.units.first_unit
         for one in plan.epochs:
             if one.stop_unit > stop:
@@ -423,7 +457,8 @@ class Attempt:
             has_units, begin = one.stop_unit > begin, one.stop_unit
             if one.epoch.number >= progress.epochs_done:
                 collector = state.collector if has_units else head.collector()
-                progress.history.append(_scored(one.epoch, collector))
+                name = "" if file is None or not has_units else file.name
+                progress.history.append(_scored(one.epoch, collector, name))
                 progress.epochs_done = one.epoch.number + 1
         state.collector, state.epoch_steps, state.epoch_events = head.collector(), 0, 0
 
@@ -445,5 +480,5 @@ def _by_step(lengths: Array, labels: Array, logits: Array) -> list[tuple[Array, 
     return list(zip(*parts, strict=True))
 
 
-def _scored(epoch: Epoch, collector: AnyCollector) -> EpochScores:
-    return EpochScores(epoch.number, epoch.pass_number, epoch.partitions, collector.scores())
+def _scored(epoch: Epoch, collector: AnyCollector, batch_file: str) -> EpochScores:
+    return EpochScores(epoch.number, epoch.pass_number, epoch.partitions, collector.scores(), batch_file)

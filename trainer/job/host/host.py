@@ -23,6 +23,7 @@ from trainer.job.control.messages import Peer, Progress, RoleReport
 from trainer.job.host.attempt import Attempt, AttemptTools, TrainedState
 from trainer.job.host.channels import members_of, names_of
 from trainer.job.host.current_channels import CurrentChannels
+from trainer.job.host.epoch_files import EpochFiles
 from trainer.job.host.host_exchange import HostExchange
 from trainer.job.host.job_data import JobData
 from trainer.job.host.mailbox import Mailbox
@@ -38,6 +39,8 @@ from trainer.options.towers import FLAT, HostTowers
 from trainer.planning.host_grid import HostGrid, grid_of
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import find_partition
+from trainer.run.batch_files.stretch import Stretches
+from trainer.run.batch_files.stretch_files import StretchFiles
 from trainer.run.preparation.job_plan import JobPlan
 from trainer.run.preparation.preparation import check_placement
 from trainer.run.progress.identity import with_neutral_options
@@ -63,6 +66,8 @@ from trainer.tables.tpu.slice_servers import noticing_lost_machines
 from trainer.tables.tpu.slices import TpuSlice
 from trainer.wire.flight.addresses import Address
 from transforms.arrays import Array
+from warehouse.files.batch_files.folder import BatchFolder
+from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
 
 _LOG = logging.getLogger(__name__)
@@ -124,6 +129,7 @@ class Host:
         dense_values: how dense gradients are sent between hosts.
         towers: by which hosts exchange, whose plan is that of each attempt; without any they exchange flat. Its ``machine_hosts`` are those of
             all jobs: hosts of several machines may add dense gradients in two legs.
+        batch_files: where the parts of batches are kept; None: they are not.
 
     Attributes:
         left: the order with which it left; None before it, and after an error.
@@ -150,6 +156,7 @@ class Host:
         wire_values: str = "float32",
         dense_values: str = "float32",
         towers: HostTowers = FLAT,
+        batch_files: BatchFolder | None = None,
     ) -> None:
         self._partition: tuple[str, PartitionPlan | None] = "", None
         self._servers, self._towers, self._hot_rows, self._setup = servers, towers, hot_rows, setup
@@ -174,6 +181,8 @@ class Host:
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="part-writer")
         self._model: _Model | None = None
         self._data: tuple[str, JobData] | None = None
+        self._batch_files = batch_files
+        self._files: tuple[tuple[str, int], EpochFiles] | None = None
         self._state: TrainedState | None = None
         self._state_attempt: int | None = None
         self._state_data: JobData | None = None
@@ -321,6 +330,7 @@ class Host:
         finally:
             self._writer.shutdown()
             self._buffer.close()
+            self._close_files()
             if self._moves is not None:
                 self._moves.close()
 
@@ -371,6 +381,7 @@ class Host:
                 sampler,
                 self._count(order, state, data.plan, gate, model.weights),
                 self._keep,
+                self._epoch_files(order.data, data, len(order.hosts)),
             )
             attempt = Attempt(order, state, tools)
             self._state_attempt = None  # until the end, the state in memory belongs to no step
@@ -406,6 +417,23 @@ class Host:
             self._snapshot, self._state, self._state_attempt = snapshot, state, order.attempt
             self._state_data = data
         self._reports.drained(order.attempt, stop_unit)
+
+    def _epoch_files(self, name: str, data: JobData, hosts: int) -> EpochFiles | None:
+        """The files of this host's parts of batches, for the plan of this name and a number of hosts; None without any."""
+        if self._batch_files is None or data.config.batch_rows_per_host:
+            return None
+        if self._files is None or self._files[0] != (name, hosts):
+            self._close_files()
+            solution = ReadSolution.from_json(self._find_document(data.plan.solution))
+            stretches = Stretches(solution, data.layout, data.plan.head, data.config.rows_of_host(hosts))
+            files = StretchFiles(self._batch_files, _LOG.warning)
+            self._files = (name, hosts), EpochFiles(files, stretches, solution)
+        return self._files[1]
+
+    def _close_files(self) -> None:
+        if self._files is not None:
+            self._files[1].close()
+        self._files = None
 
     def _wait_for_writer(self) -> None:
         """The tables have one snapshot at a time."""

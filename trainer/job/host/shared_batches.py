@@ -5,6 +5,7 @@ Batches follow from the stream alone, so the position of a job in an epoch is a 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -41,6 +42,19 @@ class _Dealt:
     batches: Array
 
 
+@dataclass(frozen=True, slots=True)
+class EpochContent:
+    """What a host's parts of the batches of an epoch follow from.
+
+    Attributes:
+        places: the fragments of the epoch in order, each with a place of it in the stream.
+        cut: a JSON value of which of their events are in which part.
+    """
+
+    places: dict[str, int]
+    cut: object
+
+
 class SharedBatches:
     """One host's parts of the batches of a natural epoch of a plan.
 
@@ -51,6 +65,22 @@ class SharedBatches:
     def __init__(self, plan: JobPlan, places: DuePlaces, parts: BatchParts, window: ShuffleWindow | None) -> None:
         self._plan, self._places, self._parts, self._first_window = plan, places, parts, window
         self._dealt = lru_cache(_KEPT_WINDOWS)(self._deal)
+
+    def content(self) -> EpochContent | None:
+        """What the host's parts follow from; None without events. Equal for each pass over the same events, unless they are shuffled."""
+        parts, window = self._parts, self._first_window
+        if parts.first >= parts.stop:
+            return None
+        events = self._places.of(np.arange(parts.first, parts.stop))
+        begin = int(events[0])
+        pieces = list(self._plan.units.pieces(self._plan.units.first_unit, (begin, int(events[-1]) + 1)))
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(one.fragment for one in pieces))}
+        rows = [[numbers[one.fragment], one.first_row, one.rows, one.place - begin] for one in pieces]
+        digest = hashlib.sha256((events - begin).tobytes()).hexdigest()
+        order = None if window is None else [window.rows, window.seed, window.start, window.number, begin]
+        cut = [parts.batch_rows, parts.rank, parts.hosts, rows, digest, order]
+        places = dict.fromkeys(numbers, 0) | {one.fragment: one.place for one in pieces}
+        return EpochContent(places, cut)
 
     def is_over(self, batch: int) -> bool:
         """Whether the epoch has fewer batches."""

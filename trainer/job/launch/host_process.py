@@ -33,6 +33,7 @@ from trainer.tables.tpu.slices import TpuSlice
 from trainer.tables.wire.settings import WireSettings
 from trainer.wire.flight.addresses import Address
 from transforms.errors import StorageError
+from warehouse.files.batch_files.folder import BatchFolder
 
 _LOG = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ def run_host(
             hot_rows=spec.hot_rows,
             wire_values=spec.wire_values,
             dense_values=spec.dense_values,
+            batch_files=BatchFolder(spec.home, spec.batch_file_bytes) if spec.batch_file_bytes else None,
             servers=None if spec.servers is None else servers_of(spec.servers, client.document, options.token),
             setup=replace(MOVING, spares=spec.settings.spare_servers > 0, scales=spec.settings.scales_from > 0),
         )

@@ -77,6 +77,7 @@ class JobSpec:
         machine_hosts: so many hosts share a machine, by which they exchange by towers, and add dense gradients.
         sends_sums: whether hosts of a tower may send sums of their rows.
         hot_rows: how many rows of each table on servers stay in the memory of the host, by its name.
+        batch_file_bytes: the most bytes of all files of batches in the home, which hosts read and write; 0: they use none.
     """
 
     format: str
@@ -96,6 +97,7 @@ class JobSpec:
     dense_values: Later[Annotated[str, one_of(*DENSE_VALUES)]] = "float32"
     machine_hosts: Later[int] = 1
     sends_sums: Later[bool] = False
+    batch_file_bytes: Later[int] = 0
 
     def write(self, files: JobFiles) -> None:
         """Replace the document of the run, atomically."""

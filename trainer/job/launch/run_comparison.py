@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from trainer.checkpoints.checkpoint import read_newest
@@ -29,7 +29,12 @@ def run_differences(run_dir: str | Path, other: str | Path) -> tuple[str, ...]:
 def _member(checkpoint: Checkpoint, name: str) -> object:
     document = checkpoint.document
     assert isinstance(document, Mapping)  # every reader of checkpoints requires it
-    return document.get(name)
+    return trained_history(document[name]) if name == "history" and name in document else document.get(name)
+
+
+def trained_history(epochs: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
+    """The epochs of a commit without the names of their files of batches, on which nothing that is trained depends."""
+    return [{key: value for key, value in one.items() if key != "batch_file"} for one in epochs]
 
 
 def _is_same_array(one: Checkpoint, two: Checkpoint, name: str) -> bool:

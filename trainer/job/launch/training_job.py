@@ -92,6 +92,7 @@ def make_job(
     towers: HostTowers = FLAT,
     wire_values: str = "float32",
     dense_values: str = "float32",
+    batch_file_bytes: int = 0,
 ) -> LaunchedJob:
     """Write the documents of a job. A job that was not finished goes on with the plan that it has.
 
@@ -109,6 +110,7 @@ def make_job(
         towers: by which hosts exchange, whose plan is ``partition``; without any they exchange flat. Its ``machine_hosts`` share a machine.
         wire_values: how rows and gradients are encoded between hosts that hold the tables.
         dense_values: how dense gradients are sent between hosts.
+        batch_file_bytes: the most bytes of all files of batches in the home; 0: hosts use none.
 
     Raises :class:`~transforms.errors.StorageError`, :class:`RunMismatch` for the files of a job of another run, and
     :class:`~trainer.errors.ConfigError` for pruned tables of which a host, or a server, would have no place.
@@ -156,6 +158,7 @@ def make_job(
         hot_rows=_hot_rows(prepared.config),
         wire_values=wire_values,
         dense_values=dense_values,
+        batch_file_bytes=batch_file_bytes,
     )
     spec.write(files)
     return LaunchedJob(spec, plan, newest)

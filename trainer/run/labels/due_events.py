@@ -34,6 +34,10 @@ class DueEvents:
         """Whether a fragment has a due event in a pass, if the earlier passes are trained."""
         return bool((self._counts(key) <= pass_number).any())
 
+    def is_whole(self, key: str, pass_number: int) -> bool:
+        """Whether all trainable events of a fragment are due in a pass by the current counts."""
+        return bool((self._counts(key) <= pass_number).all())
+
     def short(self, key: str, visits: Sequence[int], passes: int) -> Array:
         """The stored events that visits in these passes train less than ``passes`` times, as a mask."""
         mask: Array = self._trainable.of(key) & (counts_after(visits)[self._ledger.of(key)] < passes)

@@ -76,7 +76,7 @@ class Ledger:
         at = 0
         for span in spans:
             counts, events = self._counts[span.key], span.events
-            trained = counts[events]
+            trained = counts[events].copy()  # of a slice it would be a view, which shows the new counts
             if len(trained) and trained.max() == MOST_COUNT:
                 raise OverflowError(f"an event of fragment {span.key} was trained more than {MOST_COUNT} times")
             counts[events] = trained + np.uint8(1)

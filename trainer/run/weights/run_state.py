@@ -49,7 +49,7 @@ from trainer.tables.spec import Constant, FeatureSpec
 from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.tables.tower_figures import TowerFigures
 from transforms.arrays import Array
-from transforms.derived_documents import document_of
+from transforms.derived_documents import Omitted, document_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,12 +66,16 @@ class EpochScores:
     """The figures of one epoch: every batch is predicted before it is trained.
 
     In the first pass of a segment that is progressive validation; in later passes the model has seen the events.
+
+    Attributes:
+        batch_file: the digest of the epoch's batches where they were read from a file or written into one; "" without.
     """
 
     epoch: int
     pass_number: int
     partitions: tuple[str, ...]
     scores: StoredScores
+    batch_file: Omitted[str] = ""
 
     @property
     def is_unseen(self) -> bool:

@@ -16,8 +16,11 @@ from tests.trainer.thread_exchange import on_hosts
 from trainer.checkpoints.commit_manifest import CarriedPlaces, JobPosition
 from trainer.errors import AttemptOver, ConfigError, NonFiniteLoss, TornCheckpoint
 from trainer.job.host.attempt import Attempt, AttemptTools, TrainedState
+from trainer.job.host.epoch_files import EpochFiles
 from trainer.job.host.job_data import JobData
 from trainer.job.host.unit_gate import UnitGate
+from trainer.run.batch_files.stretch import Stretches
+from trainer.run.batch_files.stretch_files import StretchFiles
 from trainer.run.preparation.due_places import DuePlaces
 from trainer.run.preparation.job_plan import JobPlan, plan_job
 from trainer.run.preparation.preparation import prepare_run
@@ -29,9 +32,11 @@ from trainer.run.weights.dense_step import DenseStep, TableGradients
 from trainer.run.weights.run_state import RunProgress
 from trainer.run.weights.saved_run import SavedRun
 from trainer.run.weights.step_pipeline import StepPipeline
+from trainer.scheduling.holds import ErrorClass, classify, describe_error
 from trainer.scheduling.orders import BEGINNING, StartEpoch
 from trainer.tables.statistics.batch_sampler import BatchSampler
-from transforms.errors import DataError
+from transforms.errors import DataError, StorageError
+from warehouse.files.batch_files.folder import BatchFolder
 
 SYNTHETIC = Synthetic(3, 40)
 BATCH_ROWS = 16
@@ -131,6 +136,10 @@ class Hosts:
         self.next_unit, self.attempt = plan.units.first_unit, 0
         self.states = [self.fresh(rank) for rank in range(hosts)]
         self.weights = [Recorder() for _ in range(hosts)]
+        self.fetched = 0
+
+    def files_of(self, rank):
+        """The files of a host; none."""
 
     def fresh(self, rank):
         progress = RunProgress(segments=self.plan.segments, planned_rows=dict(self.plan.planned_rows))
@@ -153,9 +162,12 @@ class Hosts:
 
         if end_at == 0:
             self.end(gates, cancel, stop)
-        reader = UnitReader(
-            lambda digest: SYNTHETIC.solution, lambda solution, one: with_rows(SYNTHETIC.read(one)), kept_bytes=1 << 30
-        )
+
+        def read(solution, fragment):
+            self.fetched += 1
+            return with_rows(SYNTHETIC.read(fragment))
+
+        reader = UnitReader(lambda digest: SYNTHETIC.solution, read, kept_bytes=1 << 30)
 
         def work(exchange):
             rank = exchange.rank
@@ -163,7 +175,10 @@ class Hosts:
             buffer = UnitBuffer((), lambda name: LocalFetcher(reader), lambda *unit: attempt.decode(*unit))
             try:
                 buffer.set_readers([LOCAL])
-                tools = AttemptTools(self.data, self.weights[rank], buffer, exchange, gates[rank], NO_SAMPLER, on_step)
+                tools = AttemptTools(
+                    self.data, self.weights[rank], buffer, exchange, gates[rank], NO_SAMPLER, on_step,
+                    files=self.files_of(rank),
+                )  # fmt: skip
                 attempt = Attempt(order, self.states[rank], tools)
                 buffer.restart(attempt.requests())
                 return attempt.run()
@@ -457,3 +472,103 @@ def test_a_plan_of_partly_trained_events_trains_the_rest(own):
     while not rest.is_trained:
         rest.run()
     assert (rest.counts() == 2).all()
+
+
+def with_files(home, plan, hosts, told):
+    """A job whose hosts keep their parts of batches in files of ``home``, as :class:`Hosts` it is."""
+
+    class Kept(Hosts):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.kept = {}
+
+        def files_of(self, rank):
+            if rank not in self.kept:
+                files = StretchFiles(BatchFolder(home, 1 << 30), told.append)
+                rows = self.data.config.rows_of_host(self.hosts)
+                stretches = Stretches(SYNTHETIC.solution, self.data.layout, self.plan.head, rows)
+                self.kept[rank] = EpochFiles(files, stretches, SYNTHETIC.solution)
+            return self.kept[rank]
+
+        def close(self):
+            """The hosts end."""
+            for files in self.kept.values():
+                files.close()
+            self.kept = {}
+
+    return Kept(plan, hosts)
+
+
+def files_in(home):
+    return sorted(path for path in home.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+@pytest.mark.parametrize("hosts", [1, 2, 3])
+def test_parts_from_files_are_those_of_readers(tmp_path, shared, hosts, kind):
+    """In the first run, which writes, in its second pass, and in another run; in order, shuffled and ahead."""
+    plan, told = shared[kind], []
+    straight = trained_straight(plan, hosts)
+    for number in range(2):
+        job = with_files(tmp_path, plan, hosts, told)
+        while not job.is_trained:
+            job.run(stop=next_stop(plan, job.next_unit))
+        job.close()
+        assert [one.batches for one in job.weights] == [one.batches for one in straight.weights]
+        assert [one.events for one in job.weights] == [one.events for one in straight.weights]
+        assert (job.counts() == 2).all()
+        history = job.states[0].progress.history
+        assert [one.scores for one in history] == [one.scores for one in straight.states[0].progress.history]
+        assert {one.batch_file for one in history} <= {path.stem for path in files_in(tmp_path)}
+        assert "" not in {one.batch_file for one in history}
+        epochs = 3 if not plan.shuffle_events else 6  # each pass has an order of its own
+        assert len(files_in(tmp_path)) == epochs * hosts
+        assert number == 0 or job.fetched == 0
+    assert told == []
+
+
+@settings(max_examples=scaled(6))
+@given(st.integers(1, 3), st.lists(st.integers(0, 9), max_size=5), st.integers(0, 2), st.booleans())
+def test_early_ends_change_no_batch_of_files(tmp_path_factory, shared, hosts, ends, kind, filled):
+    """Attempts go on from any batch of a file that is there, and with a file that an earlier one has begun."""
+    plan, home, told = shared[kind], tmp_path_factory.mktemp("home"), []
+    straight = trained_straight(plan, hosts)
+    if filled:
+        job = with_files(home, plan, hosts, told)
+        while not job.is_trained:
+            job.run(stop=next_stop(plan, job.next_unit))
+        job.close()
+    job = with_files(home, plan, hosts, told)
+    for end_at in ends:
+        if job.next_unit < plan.stop_unit:
+            job.run(end_at, next_stop(plan, job.next_unit))
+    while not job.is_trained:
+        job.run()
+    job.close()
+    assert [one.batches for one in job.weights] == [one.batches for one in straight.weights]
+    assert (job.counts() == 2).all()
+    assert len(files_in(home)) >= hosts  # also where attempts ended early: a file goes on with the next one
+    assert not [path for path in files_in(home) if path.name.startswith(".")]
+    assert told == []
+
+
+def test_a_damaged_file_ends_the_attempt_and_the_next_one_reads_fragments(tmp_path, plan):
+    told = []
+    job = with_files(tmp_path, plan, 1, told)
+    stop = next_stop(plan, job.next_unit)
+    job.run(stop=stop)
+    job.close()
+    (path,) = files_in(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    again = with_files(tmp_path, plan, 1, told)
+    with pytest.raises(StorageError, match="stay as it was written") as caught:
+        again.run(stop=stop)
+    assert classify(describe_error(caught.value)) is ErrorClass.TRANSIENT
+    again.close()
+    assert files_in(tmp_path) == []
+    final = with_files(tmp_path, plan, 1, told)
+    final.run(stop=stop)
+    assert final.weights[0].batches == job.weights[0].batches
+    assert len(told) == 1

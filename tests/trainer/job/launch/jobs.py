@@ -77,6 +77,7 @@ def launch(
     servers: ServersSpec | None = None,
     wire_values: str = "float32",
     dense_values: str = "float32",
+    batch_file_bytes: int = 0,
     **options: Any,
 ) -> LaunchedJob:
     """A job that is ready to run. ``folder``: of its files, for a run in a bucket; ``plan``: by which its hosts hold tables, also those of ``towers``."""
@@ -93,6 +94,7 @@ def launch(
         servers=servers,
         wire_values=wire_values,
         dense_values=dense_values,
+        batch_file_bytes=batch_file_bytes,
     )
 
 

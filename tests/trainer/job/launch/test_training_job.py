@@ -28,6 +28,7 @@ from trainer.errors import RunMismatch
 from trainer.job.control.job_files import JobFiles
 from trainer.job.launch.chaos.slow_disk import SlowDisk
 from trainer.job.launch.job_spec import JobSpec
+from trainer.job.launch.run_comparison import trained_history
 from trainer.job.launch.supervisor import Supervisor, SupervisorSettings
 from trainer.run.weights.saved_run import saved_run
 from trainer.run.weights.staleness import StalenessCounts
@@ -51,7 +52,8 @@ def same(one: Path | str, other: Path | str, epochs: int | None = None) -> None:
     a, b = (newest(run) if epochs is None else read_epoch(str(run), epochs) for run in (one, other))
     shared = {name for name in {*a.arrays, *b.arrays} if not name.startswith("predictions/")}
     assert [name for name in sorted(shared) if a.arrays[name].tobytes() != b.arrays[name].tobytes()] == []
-    for name in ("history", "ledger", "step", "position", "identity", "head"):
+    assert trained_history(a.document["history"]) == trained_history(b.document["history"])
+    for name in ("ledger", "step", "position", "identity", "head"):
         assert a.document[name] == b.document[name], name
 
 
@@ -158,15 +160,17 @@ def test_the_next_epoch_trains_while_parts_are_written(warehouse, tmp_path):
         (2, 2, {}),
         pytest.param(2, 3, {}, marks=pytest.mark.soak),
         (2, 4, LATE),
+        (2, 5, {"passes": 2, "batch_file_bytes": 1 << 30}),
     ],
 )
 def test_no_kill_changes_a_bit(warehouse, tmp_path, hosts, seed, options):
     """Processes of all roles are killed at random moments, while epochs also end by time, unless that changes how late updates are."""
     options = {**OPTIONS, **options}
+    kept_bytes = options.pop("batch_file_bytes", 0)
     chaos = random.Random(seed)
     epoch_secs = None if options.get("staleness") else 0.4
     of = settings(hosts, epoch_secs=epoch_secs, most_restarts=100, most_reader_failures=100)
-    job = launch(warehouse, tmp_path / "killed", of, unit_rows=500, **options)
+    job = launch(warehouse, tmp_path / "killed", of, unit_rows=500, batch_file_bytes=kept_bytes, **options)
     supervisor = supervise(tmp_path / "killed", job)
     over = threading.Event()
     killed = []
@@ -192,6 +196,11 @@ def test_no_kill_changes_a_bit(warehouse, tmp_path, hosts, seed, options):
     run_job(warehouse, tmp_path / "calm", settings(hosts), on_status=reports.append, unit_rows=500, **options)
     same(tmp_path / "killed", tmp_path / "calm")
     assert is_exact(warehouse, tmp_path / "killed", **options)
+    if kept_bytes:
+        files = {"unit_rows": 500, "batch_file_bytes": kept_bytes, **options}
+        run_job(warehouse, tmp_path / "again", settings(hosts), **files)
+        same(tmp_path / "again", tmp_path / "calm")
+        assert list(Path(warehouse.config.home).glob("batches/*/*.batches"))
     progress = [one.progress for status in reports for one in status.members if one.rank == 0 and one.progress]
     most = max(StalenessCounts.of_numbers(one.numbers).most for one in progress)
     assert most == options.get("staleness", 0), "hosts report the updates that lookups missed"

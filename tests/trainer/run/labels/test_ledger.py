@@ -7,7 +7,7 @@ import pytest
 
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import DocumentField
-from trainer.run.progress.ledger import Ledger, SavedCounts
+from trainer.run.progress.ledger import Ledger, SavedCounts, label_sum
 from trainer.run.reading.batches import Span
 
 ROWS = {"a#0": 5, "a#1": 0, "b#0": 3}
@@ -85,3 +85,13 @@ def test_a_counter_never_wraps():
         ledger.count([Span("a#0", 0, 1)])
     with pytest.raises(OverflowError):
         ledger.count([Span("a#0", 0, 1)])
+
+
+def test_labels_are_added_up_alike_for_a_range_and_for_listed_events():
+    labels = np.array([1, 0, 1, 1], np.float32)
+    by_range, by_list = Ledger({"a": 9}), Ledger({"a": 9})
+    for _ in range(2):  # once each: the second training of an event adds nothing
+        by_range.count([Span("a", 3, 7)], labels)
+        by_list.count([Span("a", 0, 4, np.arange(3, 7))], labels)
+    assert by_range.labels_of("a") == by_list.labels_of("a") == label_sum(np.arange(3, 7), labels)
+    assert by_range.of("a").tolist() == by_list.of("a").tolist() == [0, 0, 0, 2, 2, 2, 2, 0, 0]
