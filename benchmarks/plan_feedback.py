@@ -1,6 +1,6 @@
 """The seconds of a step on a log whose use of tables changes, by plans of the tables: fixed, following the data, and clairvoyant.
 
-    python -m benchmarks.plan_feedback [--hours 10] [--drift 4] [--rows 40000] [--repeats 1] [--quick]
+    python -m benchmarks.plan_feedback [--hours 10] [--drift 4] [--rows 40000] [--repeats 1] [--steady] [--quick]
 
 Two hosts train a log with 16 lists of ids, half of them long. Plan A is the planner's best for the first hours. From hour ``--drift`` on the tables that
 plan A has put on the first host are those with long lists, and all others have one id. All runs train the first two hours by plan A (*spread*: without a
@@ -206,6 +206,7 @@ def main() -> None:
     parser.add_argument("--drift", type=int, default=4, help="the first hour with the other lists")
     parser.add_argument("--rows", type=int, default=40_000, help="events of an hour")
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--steady", action="store_true", help="only the log without a change")
     parser.add_argument("--quick", action="store_true", help="few rows, to test the script")
     given = parser.parse_args()
     rows = 4_000 if given.quick else given.rows
@@ -219,25 +220,38 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="headrace-feedback-") as name:
         folder = Path(name)
         files = [plan_file(folder, kind, plan) for kind, plan in (("a", plan_a), ("b", plan_b))]
-        drift = scene_of(
-            folder / "drift", given.hours, rows, [before if h < given.drift else after for h in range(given.hours)]
-        )
-        print(f"milliseconds of a step of {_BATCH:,} events by hour; the lists change at hour {given.drift}")
-        late: dict[str, list[float]] = {}
-        for k in range(given.repeats):
-            for kind, secs in runs_of(drift, files[0], files[1], given, k).items():
-                own = [secs[hour] for hour in range(given.hours - 3, given.hours) if hour in secs]
-                late.setdefault(kind, []).append(statistics.median(own) if own else float("nan"))
-        best = statistics.median(late["clairvoyant"])
-        print("median of the last three hours, by that of the clairvoyant plan:")
-        for kind, each in late.items():
-            print(f"  {kind:<12}{statistics.median(each) / best:>6.2f}x")
+        if not given.steady:
+            _print_drift(folder, files, before, after, rows, given)
         steady = scene_of(folder / "steady", given.hours, rows, [before] * given.hours)
         run = folder / "steady-run"
         steady.train(run, _BEGUN, "--plan", files[0])
         steady.train(run, given.hours, "--plan", "auto")
         print("steady log")
         _print_moves(run)
+
+
+def _print_drift(
+    folder: Path,
+    files: Sequence[str],
+    before: Sequence[str],
+    after: Sequence[str],
+    rows: int,
+    given: argparse.Namespace,
+) -> None:
+    """Print the seconds of a step on a log whose long lists change."""
+    drift = scene_of(
+        folder / "drift", given.hours, rows, [before if h < given.drift else after for h in range(given.hours)]
+    )
+    print(f"milliseconds of a step of {_BATCH:,} events by hour; the lists change at hour {given.drift}")
+    late: dict[str, list[float]] = {}
+    for k in range(given.repeats):
+        for kind, secs in runs_of(drift, files[0], files[1], given, k).items():
+            own = [secs[hour] for hour in range(given.hours - 3, given.hours) if hour in secs]
+            late.setdefault(kind, []).append(statistics.median(own) if own else float("nan"))
+    best = statistics.median(late["clairvoyant"])
+    print("median of the last three hours, by that of the clairvoyant plan:")
+    for kind, each in late.items():
+        print(f"  {kind:<12}{statistics.median(each) / best:>6.2f}x")
 
 
 if __name__ == "__main__":

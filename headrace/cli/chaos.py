@@ -253,7 +253,7 @@ def _open_servers(
         servers = started.enter_context(
             LocalServers(
                 run.servers,
-                server_command,
+                partial(server_command, threads=run.given.servers.local_threads),
                 token_file=files.token,
                 logs=logs,
                 runs=str(run_dir.absolute()),

@@ -40,6 +40,7 @@ _NOT_PASSED = frozenset(
         "readers",
         "servers",
         "scale_servers_from",
+        "server_threads",
         "embedding_workers",
         "launcher",
         "device",
@@ -122,7 +123,7 @@ def _slice_of(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOptio
 
 
 def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOptions | None) -> ClusterJob:
-    from headrace.launchers.cluster_job import ClusterJob, Images, check_hosts
+    from headrace.launchers.cluster_job import SERVER_PROCESSORS, ClusterJob, Images, check_hosts
 
     values, cluster, hosts = values_of_group(options), options.cluster, options.hosts
     for name in (*_OF_ONE_MACHINE, *(_FILES if cluster.launcher == TPU_VM else ())):
@@ -167,6 +168,7 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         accelerator=cluster.accelerator,
         servers=options.servers.count,
         servers_from=0 if options.servers.scaled is None else options.servers.scaled.least,
+        server_threads=options.servers.server_threads or SERVER_PROCESSORS,
         embedding_workers=options.servers.worker_count,
         files=files,
         has_export=bool(export),

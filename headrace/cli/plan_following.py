@@ -40,17 +40,18 @@ def plan_feedback(warehouse: Warehouse, prepared: PreparedRun, files: JobFiles, 
     if saved is not None and saved.partition is not None and saved.partition.tables:
         stored = saved.partition
     is_own = found.has_plan and (saved is None or found.has_trained(stored))
+    commit, step = (0, 0) if saved is None else (saved.number, saved.progress.step)
     if is_own and (found.plan is None or _is_possible(prepared, hosts, found.plan)):
+        found.go_on(commit, step)
         return found
     if saved is None:
         planned = _planned(warehouse, prepared, pricing)
-        found.begin(
-            planned if planned is not None and _is_possible(prepared, hosts, planned) else None, "statistics", 0
-        )
+        is_possible = planned is not None and _is_possible(prepared, hosts, planned)
+        found.begin(planned if is_possible else None, "statistics", commit, step)
     elif stored is None or _is_possible(prepared, hosts, stored):
-        found.begin(stored, "commit", saved.number)
+        found.begin(stored, "commit", commit, step)
     else:
-        found.begin(None, "hosts", saved.number)
+        found.begin(None, "hosts", commit, step)
     return found
 
 

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.cli.commit_samples import CommitSamples
 from headrace.cli.feature_statistics import JOB, recorder
 from headrace.cli.held_out_scoring import score_due_pass
 from headrace.cli.plan_following import plan_feedback
@@ -21,7 +22,7 @@ from headrace.cli.train_options.training import TrainOptions
 from headrace.terminal.output import say
 from headrace.terminal.progress import progress_bar
 from transforms.child_process import module_command
-from transforms.errors import HeadraceError, listed
+from transforms.errors import listed
 
 if TYPE_CHECKING:
     from trainer.checkpoints.host_steps import StepsByHost
@@ -200,7 +201,6 @@ class _Job:
         self._towers = FLAT if towers is None else towers
         if self._plan is None:
             self._towers = replace(FLAT, machine_hosts=self._towers.machine_hosts)
-        self._record, self._recorded = recorder(warehouse, JOB), 0
         self._feedback: PlanFeedback | None = None
         self._files = JobFiles(Path(options.folder or config.run_dir).absolute())
         self._digest = ""
@@ -215,6 +215,7 @@ class _Job:
         self.prepare()
         if options.hosts.plan_follows_data:
             self._feedback = plan_feedback(warehouse, self._prepared, self._files, options.hosts.hosts)
+        self._samples = CommitSamples(config.run_dir, recorder(warehouse, JOB), self._feedback)
         self._first = _Beginning.of(self._prepared)
         saved = self._prepared.saved
         is_planned = self._plan is not None or self._feedback is not None
@@ -285,20 +286,21 @@ class _Job:
         self._digest = "" if waits else self._solution.digest()
         prepared, done_before = self._prepared, job.plan.units.due_before(job.newest.next_unit)
 
-        self._recorded = max(job.newest.epochs - 1, 0)  # the newest commit may not be recorded yet
+        self._samples.begin(job.newest.epochs)
 
-        def left_events(next_unit: int) -> float | None:
-            """The events that are still to be trained; None where more may come."""
+        def left_steps(next_unit: int) -> float | None:
+            """The steps that are still to be trained; None where more may come."""
             if options.hosts.follow or next_unit > job.plan.stop_unit:
                 return None
             units = job.plan.units
-            return units.due_before(job.plan.stop_unit) - units.due_before(next_unit)
+            left = units.due_before(job.plan.stop_unit) - units.due_before(next_unit)
+            return left / self._config.rows_of_step(options.hosts.hosts)
 
         def show(status: JobStatus) -> None:
             self._check_servers()
             self._show_hold(status)
             self._report_commit(status)
-            self._record_commits(status, left_events)
+            self._samples.see(status.commit_epochs, left_steps(status.next_unit))
             if self._feedback is not None:
                 self._feedback.see(status)
             self._staleness |= _staleness(status)
@@ -346,6 +348,8 @@ class _Job:
             signals = _signals(supervisor) if remote is None else replaced_when_terminated(supervisor.stop)
             with signals, watch_notices(sources, supervisor.give_notice):
                 status = supervisor.run(job.newest)
+        if self._feedback is not None:
+            self._feedback.finish()
         if supervisor.has_notice and status.hold is not None and status.hold.error_class is ErrorClass.DATA_NOT_READY:
             return replace(status, hold=None)  # it left while it waited for data: the same command waits on
         return status
@@ -364,28 +368,6 @@ class _Job:
                 f"the job is held: {hold}\n  next:    correct the cause, then: headrace holds release {self._files.root}"
             )
         self._hold = hold
-
-    def _record_commits(self, status: JobStatus, left_events: Callable[[int], float | None]) -> None:
-        """Record the statistics of features of the commits that were published since the last look, and look at the plan by them."""
-        from trainer.run.progress.part_statistics import read_commit_statistics
-
-        for commit in range(self._recorded + 1, status.commit_epochs + 1):
-            self._recorded = commit
-            try:
-                found = read_commit_statistics(self._config.run_dir, commit)
-            except HeadraceError as error:
-                say(f"the statistics of commit {commit} cannot be read, training goes on: {error}")
-            else:
-                if found is not None:
-                    self._record(found.run, commit, found.features)
-                    if self._feedback is not None and commit == status.commit_epochs:
-                        left = left_events(status.next_unit)
-                        self._feedback.committed(
-                            commit,
-                            status.commit_attempt,
-                            {one.name: one.statistics for one in found.features.values()},
-                            None if left is None else left / self._config.rows_of_step(self._options.hosts.hosts),
-                        )
 
     def _find_more(self, status: JobStatus) -> DataRange | None:
         """The units of data that the job does not know, when it has trained all that it knows."""

@@ -20,6 +20,8 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?\Z", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", re.ASCII)
 _REPOSITORY = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*\Z", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
+#: Of the pod of a parameter server, at least.
+SERVER_PROCESSORS = 4
 _MOST_READERS = 1000
 _MOST_SERVERS = 64
 _MOST_HOSTS = 10_000
@@ -79,6 +81,7 @@ class ClusterJob:
         accelerator: the kind of these GPUs, the label ``cloud.google.com/gke-accelerator`` of their nodes; empty: any.
         servers: the number of parameter servers, the most of a range; 0: hosts hold the tables.
         servers_from: the least number of a range of servers; 0: their number is fixed.
+        server_threads: the threads of each parameter server.
         embedding_workers: the number of embedding workers between hosts and servers; 0: hosts use the servers themselves.
         files: the texts of "plan" and "towers", by option.
         has_export: the controller writes links of served weights, on its disk before they are sent to a bucket.
@@ -103,6 +106,7 @@ class ClusterJob:
     accelerator: str = ""
     servers: int = 0
     servers_from: int = 0
+    server_threads: int = SERVER_PROCESSORS
     embedding_workers: int = 0
     files: Mapping[str, str] = field(default_factory=dict)
     has_export: bool = False

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from headrace.launchers.cluster_job import ClusterJob, check_label, check_priority
+from headrace.launchers.cluster_job import SERVER_PROCESSORS, ClusterJob, check_label, check_priority
 from headrace.launchers.role_commands import (
     END_SECS,
     HOST_PORT,
@@ -375,7 +375,7 @@ def _server_set(job: ClusterJob, cluster: Cluster) -> tuple[Object, Object]:
 def _server_pod(job: ClusterJob) -> Object:
     """The pod of a parameter server: its rows are lost with it, after a commit."""
     command = server_command(job, f"{_IP}:{SERVER_PORT}")
-    requests = {"cpu": "4", "memory": "16Gi"}
+    requests = {"cpu": str(max(SERVER_PROCESSORS, job.server_threads)), "memory": "16Gi"}
     container = _container(job, "server", command, [_TOKEN_MOUNT, _MEMORY_MOUNT], requests, [_IP_VARIABLE])
     container["image"] = job.images.of("reader")  # which has all that a server needs
     pod = _worker_pod(job, container, math.ceil(job.grace_secs) + END_SECS)

@@ -72,6 +72,7 @@ def server_command(job: ClusterJob, address: str) -> list[str]:
     """
     return [
         *("headrace", "ps", "serve", "--address", address, "--memory", MEMORY_FOLDER, "--token-file", TOKEN_FILE),
+        *("--threads", str(job.server_threads)),
         *("--runs", job.run_dir, "--terminated-status", str(SIGTERM_STATUS), "--drain-secs", f"{job.grace_secs:g}"),
     ]
 

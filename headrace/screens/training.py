@@ -311,7 +311,7 @@ class TrainedScreen:
         staleness, rows = self.staleness.to_document(), self.staleness.rows
         hot = None if self.hot is None else self.hot.to_document()
         return {**fields_of(self), "evaluations": [one.json_fields() for one in self.evaluations], "late": _late_fields(self.late), "staleness": staleness, "hot": hot, "test": test,
-                "batch_overlap": rows.overlap, "missed_row_updates": rows.mean}  # fmt: skip
+                "batch_overlap": rows.overlap, "missed_row_updates": rows.mean, "most_frequent_row_share": rows.most_frequent}  # fmt: skip
 
     def render(self) -> RenderableType:
         """Options, epochs, counts of events, then the quality on the test partitions."""
@@ -518,7 +518,8 @@ def _missed_rows(rows: RowDelay) -> str:
     if not rows.ids:
         return ""
     return (
-        f"; of its own row an id missed {rows.mean:.2f} ({percent_text(rows.overlap)} of ids are in the batch before)"
+        f"; of its own row an id missed {rows.mean:.2f} ({percent_text(rows.overlap)} of ids are in the batch before,"
+        f" {percent_text(rows.most_frequent)} of events have the most frequent row of their batch)"
     )
 
 

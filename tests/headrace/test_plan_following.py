@@ -55,6 +55,11 @@ def begin(run, tmp_path, monkeypatch):
         one.close()
 
 
+def saved(plan, number):
+    """A commit by a plan, of ten steps an epoch."""
+    return SimpleNamespace(partition=plan, number=number, progress=SimpleNamespace(step=10 * number))
+
+
 def newest(feedback):
     change = feedback.log.changes[-1]
     return change.plan, change.reason, change.commit
@@ -82,7 +87,7 @@ def test_a_run_goes_on_with_the_plan_of_its_commit_if_hosts_can_hold_it(begin, r
         ]
     ):
         run.config.run_dir = str(tmp_path / str(number))
-        run.saved = SimpleNamespace(partition=stored, number=7)
+        run.saved = saved(stored, 7)
         reason = "commit" if plan is stored else "hosts"
         assert newest(begin(statistics=EVEN, **options)) == (name_of(plan), reason, 7)
 
@@ -90,14 +95,14 @@ def test_a_run_goes_on_with_the_plan_of_its_commit_if_hosts_can_hold_it(begin, r
 def test_a_log_is_left_where_the_run_was_trained_by_another_plan_since(begin, run):
     """Such as by ``--plan FILE``, or by rows that are spread; what was changed before stays in it."""
     begin(statistics=EVEN)
-    run.saved = SimpleNamespace(partition=EVEN, number=3)
+    run.saved = saved(EVEN, 3)
     assert len(begin().log.changes) == 1, "the run's own plan"
-    run.saved = SimpleNamespace(partition=UNEVEN, number=9)
+    run.saved = saved(UNEVEN, 9)
     other = begin()
     assert [one.reason for one in other.log.changes] == ["statistics", "commit"]
     assert newest(other) == (name_of(UNEVEN), "commit", 9)
-    assert other.log.looked_at == 9
-    run.saved = SimpleNamespace(partition=EVEN, number=9)
+    assert (other.log.looked_at, other.log.counted_step) == (9, 90)
+    run.saved = saved(EVEN, 9)
     assert begin().log == other.log, "the tables had not moved to the newest plan yet"
 
 

@@ -117,6 +117,7 @@ def test_a_plan_follows_the_data_and_says_how(planned, tmp_path):
     followed = planned(*arguments, "--plan", "auto", "--run-dir", tmp_path / "followed").json
     assert followed["exact"] is True
     assert followed["followed_plan"]["run"] == str(tmp_path / "followed")
+    assert followed["followed_plan"]["looks"] == len(followed["epochs"]), "every commit is looked at once"
     assert run_differences(tmp_path / "followed", tmp_path / "plain") == ()
     shown = planned("plan", "history", tmp_path / "followed", "--json").json
     assert shown["changes"][0]["reason"] == "statistics"

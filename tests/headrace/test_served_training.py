@@ -13,6 +13,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from headrace.cli.options.servers import ServerOptions, server_command
 from tests.support.host_steps import check_hosts_train
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from trainer.checkpoints.table_sections import section_of
@@ -66,6 +67,10 @@ def assert_equal_runs(one: Path, other: Path) -> None:
         (("--wire-values", "fp14"), "rounded rows must be those of several hosts or of servers"),
         (("--hosts", "2", "--wire-values", "fp8"), "--wire-values must be a known encoding"),
         (("--wire-ids", "unique"), "--wire-ids must go with --servers"),
+        (("--server-threads", "2"), "--server-threads must go with --servers"),
+        (("--servers", "2", "--server-threads", "257"), "the threads of a server must be a number of threads"),
+        (("--servers", "2", "--server-threads", "-1"), "the threads of a server must be a number of threads"),
+        (("--servers", "a:1,b:2", "--server-threads", "2"), "must go with servers that this command starts"),
         (("--server-updates", "each"), "--server-updates must go with --servers"),
         (("--spare-servers", "1"), "--spare-servers must go with --servers"),
         (("--servers", "2", "--spare-servers", "1"), "--spare-servers needs a job"),
@@ -88,6 +93,24 @@ def test_servers_that_cannot_be_are_refused(served, options, problem):
     assert problem in served("train", "first", *options, status=2).err
 
 
+@pytest.mark.parametrize(
+    ("servers", "given", "processors", "threads"),
+    [("2", 0, 16, 8), ("3", 0, 16, 5), ("4", 0, 2, 1), ("1", 0, 1, 1), ("2..8", 0, 16, 2), ("2", 5, 16, 5), ("4", 3, 2, 3)],
+)  # fmt: skip
+def test_servers_of_this_machine_share_its_processors(monkeypatch, servers, given, processors, threads):
+    """As many as can have tables at once: spares, which have none, get no processor less."""
+    monkeypatch.setattr("trainer.tables.kernels.threads.available_threads", lambda: processors)
+    assert ServerOptions(servers=servers, server_threads=given).local_threads == threads
+    if ".." not in servers:
+        assert ServerOptions(servers=servers, spare_servers=2, server_threads=given).local_threads == threads
+
+
+def test_a_server_is_started_with_its_threads():
+    assert "--threads" not in server_command(["--address", "here"])
+    found = server_command(["--address", "here"], authority="ca.pem", threads=6)
+    assert found[-8:] == ["ps", "serve", "--server-ca", "ca.pem", "--threads", "6", "--address", "here"]
+
+
 def test_a_plan_of_other_servers_is_refused(served, tmp_path):
     plan = tmp_path / "plan.json"
     served("plan", "make", "first", "--topology", "ps:2", "--config", served.options, "--output", plan)
@@ -103,7 +126,7 @@ def test_training_on_servers_has_the_bits_of_one_process(served, tmp_path, monke
     folders: list[Path] = []
     enter = LocalServers.__enter__
     monkeypatch.setattr(LocalServers, "__enter__", lambda self: folders.append(self._folder) or enter(self))
-    on_servers = served(*arguments, "--run-dir", tmp_path / "served", "--servers", 2).json
+    on_servers = served(*arguments, "--run-dir", tmp_path / "served", "--servers", 2, "--server-threads", 3).json
     assert [one.exists() for one in folders] == [False], "its shared memory is gone"
     assert on_servers["exact"] is True
     assert on_servers["events_this_time"] == alone["events_this_time"]

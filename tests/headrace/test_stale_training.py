@@ -29,10 +29,12 @@ def test_a_run_shows_its_measured_staleness(cli, tmp_path, monkeypatch):
     assert lookups[3] > lookups[0]
     assert 0 < found["batch_overlap"] < 1
     assert 0 < found["missed_row_updates"] < 3
+    assert 0 < found["most_frequent_row_share"] <= 1
     text = " ".join(cli(*train, "--run-dir", "other").out.split())
     assert f"{sum(lookups.values()):,} lookups missed " in text
     assert "on average, at most 3 (" in text
     assert f"of its own row an id missed {found['missed_row_updates']:.2f} (" in text
+    assert "of events have the most frequent row of their batch)" in text
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps({**options, "staleness": 65}), encoding="utf-8")
     assert "staleness must be an integer in [0, 64]" in cli("train", "first", "--config", wrong, status=2).err

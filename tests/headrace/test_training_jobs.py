@@ -82,51 +82,11 @@ def test_workers_on_other_machines_train_one_job_unless_they_are_started_again(t
 
 @pytest.fixture
 def job(monkeypatch):
-    """A job whose commits 1 to 4 have statistics but the third, and of which the second is damaged; what it does with them is noted."""
+    """A job that notes what it says."""
     found = _Job.__new__(_Job)
-    found.recorded, found.committed, found.said = [], [], []
-
-    def read(run_dir, commit):
-        assert run_dir == "run"
-        if commit == 2:
-            raise StorageError("no such disk")
-        return (
-            None
-            if commit == 3
-            else SimpleNamespace(run="r", features={"in": SimpleNamespace(name="f", statistics=commit)})
-        )
-
-    monkeypatch.setattr("trainer.run.progress.part_statistics.read_commit_statistics", read)
+    found.said = []
     monkeypatch.setattr(training_jobs, "say", found.said.append)
-    found._config = SimpleNamespace(run_dir="run", rows_of_step=lambda hosts: 10 * hosts)
-    found._options = JobOptions(SimpleNamespace(hosts=2))
-    found._record = lambda run, commit, features: found.recorded.append((run, commit, list(features)))
-    found._feedback = SimpleNamespace(committed=lambda *given: found.committed.append(given))
-    found._recorded = 0
     return found
-
-
-def test_each_commit_is_recorded_once_and_the_newest_one_prices_plans(job):
-    def see(commits, left):
-        status = SimpleNamespace(commit_epochs=commits, commit_attempt=6, next_unit=9)
-        job._record_commits(status, {9: left}.__getitem__)
-
-    see(0, 0.0)
-    assert job.recorded == job.committed == []
-    see(1, 0.0)
-    see(1, 0.0)
-    assert job.recorded == [("r", 1, ["in"])]
-    assert job.committed == [(1, 6, {"f": 1}, 0.0)]
-    see(5, 50.0)
-    assert [commit for _, commit, _ in job.recorded] == [1, 4, 5]
-    assert job.committed[1:] == [(5, 6, {"f": 5}, 2.5)], "the fourth says of plans what is over"
-    assert len(job.said) == 1
-    assert job.said[0].startswith("the statistics of commit 2 cannot be read, training goes on: ")
-    see(6, None)
-    assert job.committed[2:] == [(6, 6, {"f": 6}, None)]
-    job._feedback = None
-    see(7, None)
-    assert job.recorded[-1] == ("r", 7, ["in"])
 
 
 def test_a_commit_is_reported_once(job):

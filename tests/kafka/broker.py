@@ -146,7 +146,7 @@ def running(folder: Path) -> Iterator[Broker]:
     try:
         wait_until(lambda: all(map(is_listening, (plain, sasl, tls))), "the broker listens", {"broker": process})
         client = admin.AdminClient({"bootstrap.servers": f"127.0.0.1:{plain}", "log_level": 0})
-        addresses = (f"127.0.0.1:{port}" for port in (plain, sasl, tls))
-        yield Broker(*addresses, certificates, process, client)
+        address, protected, encrypted = (f"127.0.0.1:{port}" for port in (plain, sasl, tls))
+        yield Broker(address, protected, encrypted, certificates, process, client)
     finally:
         end(process)

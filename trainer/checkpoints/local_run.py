@@ -100,8 +100,15 @@ class LocalRun:
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The names and sizes of the files of a folder; none if it is absent."""
-        found = {path.name: path.lstat() for path in (self.root / folder).glob("*")}
-        return {name: status.st_size for name, status in found.items() if stat.S_ISREG(status.st_mode)}
+        found = {}
+        for path in (self.root / folder).glob("*"):
+            try:
+                status = path.lstat()
+            except FileNotFoundError:  # its writer has renamed or removed it since it was listed
+                continue
+            if stat.S_ISREG(status.st_mode):
+                found[path.name] = status.st_size
+        return found
 
     def written_secs(self, path: str) -> float:
         """When a file was written, in epoch seconds; 0 if it is absent."""

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 _MOST_LOCAL = 64
 _RANGE = ".."
 SUMMED = "summed"
+_MOST_THREADS = 256
 #: Options that need ``--servers``.
 _OF_SERVERS = (
+    "server_threads",
     "server_token_file",
     "server_ca",
     "server_updates",
@@ -83,6 +85,13 @@ class ServerOptions:
         int,
         typer.Option(
             help="Begin with so many of the servers, and use more or fewer as it pays; with --hosts. --servers N..M says the same of processes.",
+            show_default=False,
+        ),
+    ] = 0
+    server_threads: Annotated[
+        int,
+        typer.Option(
+            help="Threads of each server that is started, which divide large messages. Default: an equal share of this machine's processors; 4 on a cluster.",
             show_default=False,
         ),
     ] = 0
@@ -146,6 +155,7 @@ class ServerOptions:
         self._check_range()
         self._check_spares()
         self._check_least(self.used)
+        self._check_threads()
 
     @property
     def is_number(self) -> bool:
@@ -187,6 +197,11 @@ class ServerOptions:
         if not self.servers:
             return 0
         return self._given + (self.spare_servers if self.is_number else 0)
+
+    @property
+    def local_threads(self) -> int:
+        """The threads of each server of this machine: those given, or its share of the processors among the servers with tables, at least one."""
+        return self.server_threads or share_of_processors(self._given)
 
     @property
     def worker_count(self) -> int:
@@ -259,12 +274,28 @@ class ServerOptions:
                 allowed=f"up to {servers}",
             )
 
+    def _check_threads(self) -> None:
+        """Raise :class:`InputError` for a wrong number of threads, or for servers that are started elsewhere."""
+        if not 0 <= self.server_threads <= _MOST_THREADS:
+            raise InputError("the threads of a server must be a number of threads", where="--server-threads", value=self.server_threads,
+                             allowed=f"1 to {_MOST_THREADS}")  # fmt: skip
+        if self.server_threads and not self.is_number:
+            raise InputError("--server-threads must go with servers that this command starts", where="--server-threads, --servers",
+                             value=self.servers, next_step="headrace ps serve --threads N")  # fmt: skip
+
     def _check_workers(self, *, is_number: bool) -> None:
         """Raise :class:`InputError` for embedding workers that do not go with the servers."""
         text = self.embedding_workers
         if text and is_number and not isinstance(servers_of(text, "--embedding-workers"), int):
             raise InputError("--embedding-workers at addresses must go with --servers at addresses", where="--embedding-workers, --servers",
                              value=text, next_step="give the addresses of the workers' servers, or a number of workers")  # fmt: skip
+
+
+def share_of_processors(servers: int) -> int:
+    """The processors of this machine for each of so many servers, at least one."""
+    from trainer.tables.kernels.threads import available_threads
+
+    return max(1, available_threads() // servers)
 
 
 def _is_number(text: str) -> bool:
@@ -312,6 +343,7 @@ class OpenServers:
         files: of the job, with the token of the processes that are started.
         local: those that were started; None: they are at addresses.
         begins_with: so many of them have tables when training begins; None: all.
+        threads: of each server of this machine that a user moves tables to; 0: its share of the processors.
         watched: watches them since they have answered; None: nothing does.
     """
 
@@ -321,6 +353,7 @@ class OpenServers:
     files: JobFiles
     local: LocalServers | None = None
     begins_with: int | None = None
+    threads: int = 0
     watched: ServerWatch | None = None
 
     @property
@@ -357,7 +390,9 @@ class OpenServers:
 
         def start(count: int) -> LocalServers:
             self.files.make_token()
-            command = partial(server_command, authority=self.spec.authority)  # of the servers that have the rows
+            threads = self.threads or share_of_processors(count)
+            authority = self.spec.authority  # of the servers that have the rows
+            command = partial(server_command, authority=authority, threads=threads)
             own = LocalServers(count, command, token_file=self.files.token, logs=logs, runs=_own_runs(self.folder))
             return own.__enter__()
 
@@ -393,7 +428,7 @@ def open_servers(
             own = started.enter_context(
                 LocalServers(
                     options.count,
-                    server_command,
+                    partial(server_command, threads=options.local_threads),
                     token_file=files.token,
                     logs=logs,
                     runs=_own_runs(folder),
@@ -505,12 +540,20 @@ def servers_at(
         folder,
         files,
         begins_with=begins_with,
+        threads=options.server_threads,
     )
 
 
-def server_command(options: Sequence[str], authority: str = "") -> list[str]:
-    """The command line of a server; ``authority``: the file of that of servers from which it takes rows; empty for none."""
-    return module_command("headrace", "ps", "serve", *(("--server-ca", authority) if authority else ()), *options)
+def server_command(options: Sequence[str], authority: str = "", threads: int = 1) -> list[str]:
+    """The command line of a server.
+
+    Args:
+        options: those that the process that starts it gives.
+        authority: the file of that of servers from which it takes rows; empty for none.
+        threads: of its loops.
+    """
+    own = (*(("--server-ca", authority) if authority else ()), *(("--threads", str(threads)) if threads > 1 else ()))
+    return module_command("headrace", "ps", "serve", *own, *options)
 
 
 def worker_command(

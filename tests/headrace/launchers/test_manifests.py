@@ -383,7 +383,7 @@ def test_servers_are_pods_that_the_controller_names(capsys: pytest.CaptureFixtur
     found = arguments(documents, "server")
     assert found == [
         "ps", "serve", "--address", "$(POD_IP):7413", "--memory", "/dev/shm/rows", "--token-file", "/etc/headrace/job/token",
-        "--runs", "gs://bucket/runs/ctr", "--terminated-status", "143", "--drain-secs", "30",
+        "--threads", "4", "--runs", "gs://bucket/runs/ctr", "--terminated-status", "143", "--drain-secs", "30",
     ]  # fmt: skip
     ignored = jobs[2]["template"]["spec"]["podFailurePolicy"]["rules"][1]["onExitCodes"]["values"]
     assert 143 in ignored, "its pod is replaced"
@@ -399,6 +399,16 @@ def test_servers_are_pods_that_the_controller_names(capsys: pytest.CaptureFixtur
     assert "--servers" not in arguments(rendered(capsys), "controller")
     controller = arguments(rendered(capsys, *ON_NODES, "--servers", "2", "--least-servers", "1"), "controller")
     assert option(controller, "--least-servers") == "1"
+
+
+def test_the_threads_of_a_server_have_processors(capsys: pytest.CaptureFixture[str]) -> None:
+    """As many as it is given, and never fewer than a pod has without the option; the controller only knows the addresses."""
+    for given, threads, processors in (((), "4", "4"), (("2",), "2", "4"), (("16",), "16", "16")):
+        own = ("--server-threads", *given) if given else ()
+        documents = rendered(capsys, *ON_NODES, "--servers", "2", *own)
+        assert option(arguments(documents, "server"), "--threads") == threads
+        assert pod(documents, "server")["containers"][0]["resources"]["requests"]["cpu"] == processors
+        assert "--server-threads" not in arguments(documents, "controller")
 
 
 def test_embedding_workers_are_pods_between_hosts_and_servers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -676,6 +686,7 @@ WRONG = [
     ),
     (["--embedding-workers", "2"], "--embedding-workers must go with --servers", "give --servers too"),
     (["--servers", "65"], "--servers must be a number of processes", "1 to 64"),
+    (["--servers", "2", "--server-threads", "257"], "must be a number of threads", "1 to 256"),
     (["--servers", "ps-0:7000"], "needs a number: the cluster starts that many servers", "1 to 64"),
     (["--topology", "", "--servers", "2", "--server-ca", "ca.pem"], "use the token of the job", "--server-ca"),
     (["--output", "missing/job.yaml"], "the output file cannot be written", "--output"),

@@ -11,7 +11,7 @@ from tests.trainer.planning.test_feature_statistics import statistics
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.errors import TornCheckpoint
-from trainer.run.progress.part_statistics import part_statistics, read_commit_statistics
+from trainer.run.progress.part_statistics import part_statistics, read_commit_statistics, stored_commits
 from trainer.run.progress.run_statistics import STATISTICS, run_key
 
 INPUT = identity().inputs[0]
@@ -34,9 +34,12 @@ def test_the_samples_of_a_commit_are_pooled(tmp_path):
     written(tmp_path, 1, (500.0, 500.0))  # an attempt that was given up
     parts = written(tmp_path, 2, (1000.0, 3000.0, 0.0))
     assert read_commit_statistics(str(tmp_path), 1) is None
+    assert stored_commits(str(tmp_path)) == ()
     publish(tmp_path, commit_of(checkpoint(1), 2), names_of(3), parts, find_facts)
     found = read_commit_statistics(str(tmp_path), 1)
     assert found.run == run_key(identity())
+    assert (found.commit, found.attempt, found.step) == (1, 2, checkpoint(1).document["step"])
+    assert stored_commits(str(tmp_path)) == (1,)
     ((fingerprint, one),) = found.features.items()
     assert (fingerprint, one.name) == (INPUT["fingerprint"], INPUT["name"])
     assert (one.statistics.events, one.statistics.batches, one.statistics.version) == (4000.0, 40.0, 1)

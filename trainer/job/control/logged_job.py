@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 from trainer.errors import IllegalEvent
-from trainer.job.control.event_log import Entry, EventLog
+from trainer.job.control.event_log import Entry, EventLog, read_log
 from trainer.scheduling.advance import advance
 from trainer.scheduling.events import Event, Role, Tick
 from trainer.scheduling.job import Job, Member
-from trainer.scheduling.orders import Instruction
+from trainer.scheduling.orders import Hold, Instruction
 from trainer.scheduling.transitions import ATTEMPT, JobState
 
 _LOG = logging.getLogger(__name__)
@@ -47,6 +48,19 @@ def replay(job: Job, entries: Iterable[Entry]) -> Job:
     for entry in entries:
         job, _ = advance(_at(job, entry), entry.event)
     return job
+
+
+def hold_in_log(path: Path, *, job: str, release: str) -> Hold | None:
+    """The hold of a job that a release has logged; None if it is not held.
+
+    Raises :class:`~trainer.errors.RunMismatch`, :class:`~trainer.errors.DamagedLog` or :class:`~trainer.errors.IllegalEvent` for a log that
+    this release does not understand.
+    """
+    with read_log(path, job=job, release=release) as found:
+        if found is None:
+            return None
+        logged = replay(found[0].job, found[1])
+    return logged.hold if logged.state is JobState.HELD else None
 
 
 def _at(job: Job, entry: Entry) -> Job:

@@ -10,18 +10,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from trainer.errors import DamagedLog, IllegalEvent, RunMismatch
 from trainer.job.control.controller import Controller, ControllerSettings
 from trainer.job.control.controller_service import ControllerService
 from trainer.job.control.event_log import EventLog, LogOwner, look_at_log, read_log
 from trainer.job.control.job_files import ControllerAddress, JobFiles
 from trainer.job.control.lease import Lease
-from trainer.job.control.logged_job import LoggedJob, replay
+from trainer.job.control.logged_job import LoggedJob, hold_in_log, replay
 from trainer.job.control.publishing import CommitPublisher
 from trainer.run.progress.lock import run_lock
 from trainer.scheduling.events import DataRange
 from trainer.scheduling.job import Job, JobSettings, resume_job, without_watched
-from trainer.scheduling.orders import Commit
-from trainer.scheduling.transitions import FINAL
+from trainer.scheduling.orders import Commit, Hold
+from trainer.scheduling.transitions import FINAL, JobState
 from trainer.wire.flight.addresses import LOOPBACK, Address
 from trainer.wire.flight.client import Unreachable
 from transforms.errors import DataError
@@ -29,7 +30,13 @@ from transforms.errors import DataError
 _LOG = logging.getLogger(__name__)
 
 
-def first_job(found: Job | None, settings: JobSettings, newest: Commit | None, used_attempt: int = 0) -> Job:
+def first_job(
+    found: Job | None,
+    settings: JobSettings,
+    newest: Commit | None,
+    used_attempt: int = 0,
+    hold: Hold | None = None,
+) -> Job:
     """The job with which a controller begins.
 
     Args:
@@ -37,9 +44,11 @@ def first_job(found: Job | None, settings: JobSettings, newest: Commit | None, u
         settings: of the job now. Others than before begin the job again at its newest commit.
         newest: the newest intact commit in storage; None: that of the log.
         used_attempt: the highest attempt with parts in storage; attempts of a job that begins again are above it.
+        hold: of the log of another release; None: it has none.
     """
     if found is None:
-        return _begin_again(Job(settings), settings, newest or Commit(), used_attempt)
+        begun = Job(settings) if hold is None else Job(settings, state=JobState.HELD, hold=hold)
+        return _begin_again(begun, settings, newest or Commit(), used_attempt)
     if newest is not None:  # a launch: the machine that left is back, and other servers may have the tables
         found = without_watched(replace(found, is_all_away=False))
     pending = found.pending
@@ -76,7 +85,7 @@ def open_controller(
         settings: of the job.
         publisher: of its commits.
         controller_settings: of the controller.
-        newest: the newest intact commit in storage, from which a job with the log of another release goes on; None: trust the log.
+        newest: the newest intact commit in storage, from which a job with the log of another release goes on, held if it was; None: trust the log.
         used_attempt: the highest attempt with parts in storage.
         data: the units to train, if they are known.
         partition: the name of the plan by which hosts hold the tables; empty: rows are spread over them.
@@ -90,15 +99,17 @@ def open_controller(
         files.make()
         job_id, release = controller_settings.job, settings.release
         earlier = None if newest is None else look_at_log(files.log, job=job_id, release=release)
+        hold: Hold | None = None
         if earlier is not None:
             _LOG.info("release %s has written the log, and the job goes on from its newest commit", earlier.release)
             before, used_attempt = None, max(used_attempt, earlier.attempt)
+            hold = _earlier_hold(files, job_id, earlier.release)
             number = 1 + max(earlier.lease, _last_lease(files))
         else:
             with read_log(files.log, job=job_id, release=release) as found:
                 before = None if found is None else replay(found[0].job, found[1])
                 number = 1 + max(found[0].owner.lease if found else 0, _last_lease(files))
-        job = first_job(before, settings, newest, used_attempt)
+        job = first_job(before, settings, newest, used_attempt, hold)
         lease = Lease(lock, number)
         log = make_log(files.log, LogOwner(job_id, release, number), job)
         logged = LoggedJob(job, log, check_lease=lease.check, on_point=on_point)
@@ -121,6 +132,15 @@ def open_controller(
             finally:
                 controller.close()
                 files.remove_address(number)
+
+
+def _earlier_hold(files: JobFiles, job: str, release: str) -> Hold | None:
+    """The hold in the log of another release; a log that this one cannot read says nothing, and the job goes on."""
+    try:
+        return hold_in_log(files.log, job=job, release=release)
+    except (RunMismatch, DamagedLog, IllegalEvent) as error:
+        _LOG.warning("the log of release %s cannot be read, so a hold in it is not known: %s", release, error)
+        return None
 
 
 def _last_lease(files: JobFiles) -> int:

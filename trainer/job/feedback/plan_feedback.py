@@ -1,15 +1,18 @@
 """Follows the data with the plan of a job's tables: prices plans after each commit, and changes the plan where that pays.
 
+Commits are looked at in order, each once. The log has the step up to which steps are counted, so the steps of a commit that was removed before it was
+read, or that has no sample, count by the sample of the next one.
+
 What is decided is on disk before the controller hears of it: the plan's document, then the log of the run's plans, then the document of the job. So a
-command that is killed in between, and begun again, goes on with the plan that was decided.
+command that is killed in between, and begun again, goes on with the plan that was decided, and with the commit after the last one that it looked at.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 from trainer.job.control.job_files import JobFiles
@@ -26,6 +29,8 @@ from transforms.errors import HeadraceError, NotFound
 
 #: The name of no plan: rows are spread over the hosts.
 SPREAD = ""
+#: The commits that wait for a decision; of more the oldest is dropped, whose steps count by the sample of the next one.
+MOST_WAITING = 8
 #: Plans by the digest of their documents.
 Plans = dict[str, PartitionPlan | None]
 
@@ -37,14 +42,14 @@ class CommittedEpoch:
     Attributes:
         commit: its number.
         sampled: the statistics of features that hosts sampled in it, by feature.
-        steps: that were seen in it.
+        step: the optimizer steps of the run up to it.
         step_secs: measured, of a step; None: not measured.
         left_steps: that are still to be trained; None: no end is known.
     """
 
     commit: int
     sampled: Mapping[str, FeatureStatistics]
-    steps: int
+    step: int
     step_secs: float | None
     left_steps: float | None
 
@@ -76,7 +81,9 @@ def after_epoch(
     prices = {name: float(one.step_secs) for name, one in loads.items()}
     known = [one.pause_secs for one in log.changes if one.pause_secs is not None]
     cost = known[-1] if known else pricing.move_secs(facts)
-    priced = EpochPrices(epoch.steps, epoch.step_secs, prices, {one.plan: cost for one in candidates}, epoch.left_steps)
+    steps = max(0, epoch.step - (log.counted_step or 0))
+    measured = log.measured_secs if epoch.step_secs is None else epoch.step_secs
+    priced = EpochPrices(steps, measured, prices, {one.plan: cost for one in candidates}, epoch.left_steps)
     decision = decide(current, candidates, priced)
     chosen, imbalance = decision.moves_to, loads[current].imbalance
     if chosen is not None:
@@ -92,7 +99,7 @@ def after_epoch(
                 saved_secs=decision.saved_secs,
                 move_secs=cost,
                 moved_bytes=pricing.moved_bytes(plans[current], plans[chosen], facts),
-                measured_secs=epoch.step_secs,
+                measured_secs=measured,
             )
         )
         imbalance = loads[chosen].imbalance
@@ -103,8 +110,28 @@ def after_epoch(
         kept = with_candidate(kept, name, prices, log.plan)
         plans = {**plans, name: best}
     named = {log.plan, *(one.plan for one in kept)}
-    log = replace(log, looked_at=epoch.commit, looks=log.looks + 1, candidates=kept, imbalance=imbalance)
+    log = replace(
+        log,
+        looked_at=epoch.commit,
+        looks=log.looks + 1,
+        candidates=kept,
+        imbalance=imbalance,
+        counted_step=max(epoch.step, log.counted_step or 0),
+    )
     return log, {name: plan for name, plan in plans.items() if name in named}
+
+
+def after_epochs(
+    log: PlanLog,
+    plans: Plans,
+    epochs: Sequence[CommittedEpoch],
+    pricing: EpochPricing,
+    is_possible: Callable[[PartitionPlan], bool],
+) -> tuple[PlanLog, Plans]:
+    """The log after several epochs, in order; see :func:`after_epoch`. Pure."""
+    for epoch in epochs:
+        log, plans = after_epoch(log, plans, epoch, pricing, is_possible)
+    return log, plans
 
 
 class PlanFeedback:
@@ -136,6 +163,8 @@ class PlanFeedback:
         self._plans = self._stored_plans()
         self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner")
         self._planning: Future[tuple[PlanLog, Plans]] | None = None
+        self._waiting: tuple[CommittedEpoch, ...] = ()
+        self._newest = 0
 
     def _stored_plans(self) -> Plans:
         """The plans of the log whose documents are there. Those of a lost job folder are not, and are made again."""
@@ -166,37 +195,55 @@ class PlanFeedback:
         """Whether the newest commit of this log can be by a plan: the newest one, or the one before, if the run ended before the tables moved."""
         return name_of(plan) in {one.plan for one in self._log.changes[-2:]}
 
-    def begin(self, plan: PartitionPlan | None, reason: str, commit: int) -> None:
-        """Begin again with a plan; see :class:`PlanChange`. Raises :class:`~transforms.errors.StorageError`."""
+    def begin(self, plan: PartitionPlan | None, reason: str, commit: int, step: int) -> None:
+        """Begin again with a plan, after a commit at a step; see :class:`PlanChange`. Raises :class:`~transforms.errors.StorageError`."""
         name = name_of(plan)
         candidates = (Candidate(SPREAD),) if name != SPREAD else ()
-        log = replace(self._log, looked_at=commit, candidates=candidates, imbalance=0.0)
+        log = replace(self._log, looked_at=commit, candidates=candidates, imbalance=0.0, counted_step=step)
         self._take(log.with_change(PlanChange(name, reason, commit)), {SPREAD: None, name: plan})
+
+    def go_on(self, commit: int, step: int) -> None:
+        """Go on with the plan in force; steps up to a commit at a step are counted if the log is of a release that did not say.
+
+        Raises :class:`~transforms.errors.StorageError`.
+        """
+        if self._log.counted_step is None:
+            self._take(replace(self._log, looked_at=commit, counted_step=step), self._plans)
 
     def see(self, status: JobStatus) -> None:
         """Look at a job: the times of its steps, and a decision that was made meanwhile."""
         self._times.see(status, self._clock())
         if self._planning is not None and self._planning.done():
-            planning, self._planning = self._planning, None
-            try:
-                log, plans = planning.result()
-            except HeadraceError as error:
-                self._say(f"the plan of the tables was not looked at, training goes on: {error.what}")
-            else:
-                self._apply(log, plans)
+            self._take_decision(self._planning)
         self._measure(status)
+        self._plan_next()
 
     def committed(
-        self, commit: int, attempt: int, sampled: Mapping[str, FeatureStatistics], left_steps: float | None
+        self, commit: int, attempt: int, step: int, sampled: Mapping[str, FeatureStatistics], left_steps: float | None
     ) -> None:
-        """Look at the sample of a commit, in a thread, unless it was looked at before."""
-        times = self._times.attempts.get(attempt)
-        if commit <= self._log.looked_at or times is None or self._planning is not None:
+        """Look at the sample of a commit, in a thread, unless it was looked at before.
+
+        Args:
+            commit: its number. Commits come in order.
+            attempt: that trained it.
+            step: the optimizer steps of the run up to it.
+            sampled: the statistics by feature.
+            left_steps: that are still to be trained; None: no end is known.
+        """
+        if commit <= max(self._log.looked_at, self._newest):
             return
-        epoch = CommittedEpoch(commit, sampled, times.last_step, self._times.step_secs(attempt), left_steps)
-        self._planning = self._planner.submit(
-            after_epoch, self._log, self._plans, epoch, self._pricing, self._is_possible
-        )
+        self._newest = commit
+        epoch = CommittedEpoch(commit, sampled, step, self._times.step_secs(attempt), left_steps)
+        self._waiting = (*self._waiting, epoch)[-MOST_WAITING:]
+        self._plan_next()
+
+    def finish(self) -> None:
+        """Wait until all commits that it was given are looked at, such as at the end of a job."""
+        self._plan_next()
+        while self._planning is not None:
+            wait([self._planning])
+            self._take_decision(self._planning)
+            self._plan_next()
 
     def wanted(self, status: JobStatus) -> str:
         """The name of the plan by which hosts shall hold the tables."""
@@ -205,6 +252,23 @@ class PlanFeedback:
     def close(self) -> None:
         """End the thread."""
         self._planner.shutdown(cancel_futures=True)
+
+    def _plan_next(self) -> None:
+        """Begin to look at all commits that wait, if none is being looked at."""
+        if self._planning is None and self._waiting:
+            epochs, self._waiting = self._waiting, ()
+            self._planning = self._planner.submit(
+                after_epochs, self._log, self._plans, epochs, self._pricing, self._is_possible
+            )
+
+    def _take_decision(self, planning: Future[tuple[PlanLog, Plans]]) -> None:
+        self._planning = None
+        try:
+            log, plans = planning.result()
+        except HeadraceError as error:  # the steps of its commits count by the next sample
+            self._say(f"the plan of the tables was not looked at, training goes on: {error.what}")
+        else:
+            self._apply(log, plans)
 
     def _apply(self, log: PlanLog, plans: Plans) -> None:
         is_changed = log.plan != self._log.plan

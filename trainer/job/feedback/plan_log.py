@@ -13,7 +13,7 @@ from trainer.checkpoints.manifest import canonical_json, parse_json
 from trainer.errors import TornCheckpoint
 from trainer.job.feedback.replanning import Candidate
 from trainer.options.document_field import OPEN, DocumentField
-from transforms.derived_documents import document_of, number, one_of, whole
+from transforms.derived_documents import Omitted, document_of, number, one_of, whole
 from warehouse.errors import MissingFile
 from warehouse.storage.storage import Storage
 
@@ -68,6 +68,7 @@ class PlanLog:
         format: of the document.
         looked_at: the newest commit whose sample was looked at.
         looks: the commits with a sample that were looked at.
+        counted_step: the optimizer step of the run up to which steps are in what candidates have collected; None in a log of an earlier release.
         changes: the plans that came into force, in order; the last one is in force.
         candidates: other plans that are priced after each epoch.
         imbalance: by the plan in force and the newest sample, the load of the busiest host by the mean; 0 without a sample.
@@ -79,11 +80,17 @@ class PlanLog:
     changes: tuple[PlanChange, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     imbalance: Annotated[float, _SECS] = 0.0
+    counted_step: Omitted[Annotated[int, _COUNT] | None] = None
 
     @property
     def plan(self) -> str:
         """The plan in force, by the digest of its document; empty: rows are spread over the hosts."""
         return self.changes[-1].plan if self.changes else ""
+
+    @property
+    def measured_secs(self) -> float | None:
+        """What a step by the plan in force took when it was measured last; None: not measured."""
+        return self.changes[-1].new_measured_secs if self.changes else None
 
     def with_change(self, change: PlanChange) -> PlanLog:
         """The log after another plan came into force."""

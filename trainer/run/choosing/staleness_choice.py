@@ -1,8 +1,9 @@
 """Choose the staleness of a run by how late updates would be for the rows of its data. Pure.
 
-Persia (Lian et al., KDD 2022, arXiv:2111.05897, section 4) bounds the loss of asynchrony by the staleness times how often an id occurs. The most
-frequent row says little on logs where one is in every batch (a country, a weekday), so what is bounded here is a mean over all looked-up ids: the
-updates of its own row that an id misses, which is what :class:`~trainer.run.weights.row_delay.RowDelay` then measures in training.
+Persia (Lian et al., KDD 2022, arXiv:2111.05897, section 4) bounds the loss of asynchrony by the staleness times alpha, the share of the events that
+have the most frequent row. One row says little on logs where it is in every batch (a country, a weekday), so what is bounded here is a mean over all
+looked-up ids: the updates of its own row that an id misses, which is what :class:`~trainer.run.weights.row_delay.RowDelay` then measures in training.
+Alpha is shown beside it, by events, since by batches it is 100 % of most logs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from trainer.errors import ConfigError
-from trainer.run.weights.row_delay import count_among, ids_of
+from trainer.run.weights.row_delay import count_among, events_of_most_frequent, ids_of
 from trainer.tables.batches import IdBatch
 
 #: The bound of ``"staleness": "auto"``: `benchmarks/staleness.py --quality` shows what it costs, and what more of it does.
@@ -49,11 +50,11 @@ class Lateness:
 
     Attributes:
         missed: by staleness, from 0 on: the updates of its own row that a looked-up id would miss, the mean over all ids.
-        most_frequent: the share of the batches that have the most frequent row.
+        alpha: the share of the events, of those with ids, that have the most frequent row.
     """
 
     missed: tuple[float, ...]
-    most_frequent: float
+    alpha: float
 
 
 def measure_lateness(tables: Sequence[str], batches: Sequence[IdBatch], most: int) -> Lateness:
@@ -64,7 +65,7 @@ def measure_lateness(tables: Sequence[str], batches: Sequence[IdBatch], most: in
     measured = min(_MEASURED, max(len(batches) - most, 1))
     longest = max(min(most, len(batches) - measured), 0)
     window = batches[len(batches) - measured - longest :]
-    ids, missed, frequent = 0, np.zeros(longest + 1), 0
+    ids, missed = 0, np.zeros(longest + 1)
     for table in dict.fromkeys(tables):
         features = [f for f, one in enumerate(tables) if one == table]
         all_ids = [ids_of(one, features) for one in window]
@@ -72,17 +73,19 @@ def measure_lateness(tables: Sequence[str], batches: Sequence[IdBatch], most: in
         for n in range(longest, len(window)):
             ids += len(all_ids[n])
             missed[1:] += [count_among(all_ids[n], rows[n - lag]) for lag in range(1, longest + 1)]
-        _, counts = np.unique(np.concatenate(rows), return_counts=True)
-        frequent = max(frequent, int(counts.max(initial=0)))
-    return Lateness(tuple((np.cumsum(missed) / max(ids, 1)).tolist()), frequent / max(len(window), 1))
+    events, frequent = events_of_most_frequent(tables, window)
+    return Lateness(tuple((np.cumsum(missed) / max(ids, 1)).tolist()), frequent / max(events, 1))
 
 
 def choose_staleness(lateness: Lateness, bound: float, most: int) -> tuple[int, str]:
     """The largest staleness, up to ``most``, whose missed updates are at most ``bound``, and the reason."""
     chosen = max(number for number, missed in enumerate(lateness.missed) if missed <= bound)
-    found = f"an id misses {lateness.missed[chosen]:.2f} updates of its own row on average, of at most {bound:g}"
+    found = f"an id misses {lateness.missed[chosen]:.2f} updates of its own row on average, of at most {bound:g} by the bound {_NAME}"
     if chosen + 1 < len(lateness.missed):
         found += f" ({lateness.missed[chosen + 1]:.2f} with {chosen + 1})"
     elif chosen < most:
         found += ", and the sample has no more batches"
-    return chosen, f"{found}; the most frequent row is in {lateness.most_frequent:.0%} of the batches"
+    return (
+        chosen,
+        f"{found}; the most frequent row is in {lateness.alpha:.1%} of the events, which this bound does not use",
+    )

@@ -517,3 +517,24 @@ def test_a_job_goes_on_with_another_release_at_its_newest_commit(tmp_path):
         assert (again.first_unit, again.continues, again.commit.epochs) == (10, None, 1)
     with serving(tmp_path, settings=later) as found:
         assert found.client.status().release == "2.0"
+
+
+def test_a_hold_of_another_release_is_kept_until_a_person_releases_it(tmp_path):
+    """Whatever its other settings are; what cannot be read holds nothing."""
+    with serving(tmp_path, settings=ALONE, data=None) as found:
+        found.client.plan_failed(ErrorDocument(("TypeError",), "wrong"))
+        held = found.client.status().hold
+        assert held.reason == "TypeError: wrong"
+    log = JobFiles(tmp_path).log
+    kept = log.read_bytes()
+    later = job_settings(initial=PhaseSettings(least_readers=0), release="2.0", hosts=2)
+    with serving(tmp_path, settings=later, newest=Commit()) as found:
+        status = found.client.status()
+        assert (status.state, status.hold, status.release) == (JobState.HELD, held, "2.0")
+        found.client.release()
+        until(lambda: found.client.status().state is JobState.STARTING)
+    with serving(tmp_path, settings=later, newest=Commit()) as found:
+        assert found.client.status().hold is None
+    log.write_bytes(kept.replace(b"headrace.events/1", b"headrace.events/0"))
+    with serving(tmp_path, settings=later, newest=Commit()) as found:
+        assert found.client.status().state is JobState.STARTING

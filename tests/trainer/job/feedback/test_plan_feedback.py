@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import wait
@@ -12,7 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.support.examples import scaled
 from tests.support.mutations import mutated
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.job.feedback.scenes import FEATURES, PRICING, by_tables, long_lists, sampled
@@ -22,6 +26,7 @@ from trainer.job.control.messages import Progress
 from trainer.job.feedback import plan_feedback
 from trainer.job.feedback.epoch_prices import EpochPricing
 from trainer.job.feedback.plan_feedback import (
+    MOST_WAITING,
     SPREAD,
     CommittedEpoch,
     PlanFeedback,
@@ -30,7 +35,7 @@ from trainer.job.feedback.plan_feedback import (
     name_of,
 )
 from trainer.job.feedback.plan_log import PlanChange, PlanLog
-from trainer.job.feedback.replanning import MOST_CANDIDATES, Candidate
+from trainer.job.feedback.replanning import MOST_CANDIDATES, Candidate, EpochPrices
 from trainer.job.launch.job_spec import FORMAT, JobSpec
 from trainer.planning.plan import PartitionPlan
 from trainer.scheduling.job import JobSettings
@@ -40,6 +45,23 @@ _STEPS = 200
 
 
 EVEN = by_tables("f0", "f1", "f2")
+SKEWED = sampled(long_lists("f0", "f1", "f2"), 1)
+
+
+class _OnePrice(EpochPricing):
+    """Prices each plan at 2 s a step and spread rows at 1 s, makes no other plan, and expects moves to cost more than anything saves."""
+
+    def loads(self, plan: PartitionPlan | None, facts: object) -> Any:
+        return SimpleNamespace(step_secs=1.0 if plan is None else 2.0, imbalance=1.0)
+
+    def best(self, facts: object) -> None:
+        return None
+
+    def move_secs(self, facts: object) -> float:
+        return 1e12
+
+
+ONE_PRICE = _OnePrice(PRICING.features, PRICING.topology, PRICING.batch_events)
 
 
 def begun(plan: PartitionPlan | None) -> tuple[PlanLog, Plans]:
@@ -52,7 +74,8 @@ def follow(
     log: PlanLog, plans: Plans, first: int, epochs: int, *long: str, left_steps: float | None = None, **options: object
 ) -> tuple[PlanLog, Plans]:
     for commit in range(first, first + epochs):
-        epoch = CommittedEpoch(commit, sampled(long_lists(*long), commit), _STEPS, 0.1, left_steps)
+        step = (log.counted_step or 0) + _STEPS
+        epoch = CommittedEpoch(commit, sampled(long_lists(*long), commit), step, 0.1, left_steps)
         log, plans = after_epoch(log, plans, epoch, PRICING, **options)  # type: ignore[arg-type]
         assert len(log.candidates) <= MOST_CANDIDATES
         assert set(plans) == {log.plan, *(one.plan for one in log.candidates)}
@@ -128,7 +151,7 @@ def test_what_was_decided_is_there_after_any_end(tmp_path: Path, monkeypatch: py
         files.make()
         spec_of(files)
         first = PlanFeedback(files, str(run), PRICING)
-        first.begin(EVEN, "commit", 3)
+        first.begin(EVEN, "commit", 3, 30)
         assert JobSpec.read(files).partition == name_of(EVEN)
         log, plans = follow(first.log, {SPREAD: None, name_of(EVEN): EVEN}, 4, 16, "f0", "f1", "f2")
         assert log.plan != name_of(EVEN)
@@ -144,7 +167,7 @@ def test_what_was_decided_is_there_after_any_end(tmp_path: Path, monkeypatch: py
         assert again.has_plan
         assert again.plan == (EVEN if number < 2 else plans[log.plan])
         assert again.log == (first.log if number < 2 else log)
-        again.begin(again.plan, "commit", 9)
+        again.begin(again.plan, "commit", 9, 90)
         assert JobSpec.read(files).partition == again.log.plan
         first.close()
         again.close()
@@ -152,7 +175,7 @@ def test_what_was_decided_is_there_after_any_end(tmp_path: Path, monkeypatch: py
 
 def test_the_plans_of_a_lost_job_folder_are_not_trusted(tmp_path: Path) -> None:
     first = PlanFeedback(JobFiles(tmp_path / "job"), str(tmp_path / "run"), PRICING)
-    first.begin(EVEN, "commit", 3)
+    first.begin(EVEN, "commit", 3, 30)
     other = PlanFeedback(JobFiles(tmp_path / "other"), str(tmp_path / "run"), PRICING)
     assert not other.has_plan
     assert other.log.plan == name_of(EVEN)
@@ -238,16 +261,17 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_commit_moves_the_tables_and_the_move_is_measured(scene: Scene, decided: list[Any]) -> None:
     feedback, even = scene.feedback, name_of(EVEN)
     assert not feedback.has_plan
-    feedback.begin(EVEN, "statistics", 0)
-    assert feedback.log == PlanLog(changes=(PlanChange(even, "statistics"),), candidates=(Candidate(SPREAD),))
+    feedback.begin(EVEN, "statistics", 0, 0)
+    assert feedback.log == PlanLog(
+        changes=(PlanChange(even, "statistics"),), candidates=(Candidate(SPREAD),), counted_step=0
+    )
     scene.see(10.0, 1, 2, even)
     scene.see(11.0, 1, 12, even)
     assert feedback.log.changes[0].new_measured_secs == pytest.approx(0.1)
     assert feedback.log.changes[0].pause_secs is None, "there was no plan before"
-    feedback.committed(1, 1, {}, 50.0)
-    feedback.committed(2, 1, {}, 40.0)
+    feedback.committed(1, 1, 12, {}, 50.0)
     scene.decide(12.0, 1, 22, even)
-    assert [one[0] for one in decided] == [CommittedEpoch(1, {}, 12, pytest.approx(0.1), 50.0)], "one at a time"
+    assert [one[0] for one in decided] == [CommittedEpoch(1, {}, 12, pytest.approx(0.1), 50.0)]
     assert feedback.log.looked_at == 1
     assert feedback.plan is None
     assert (
@@ -274,7 +298,7 @@ def test_a_commit_moves_the_tables_and_the_move_is_measured(scene: Scene, decide
 
 
 def test_an_attempt_by_an_earlier_plan_measures_nothing_of_the_newest(scene: Scene) -> None:
-    scene.feedback.begin(None, "commit", 4)
+    scene.feedback.begin(None, "commit", 4, 40)
     before = scene.feedback.log
     assert before.candidates == ()
     for step in (1, 9):
@@ -290,9 +314,9 @@ def test_a_look_at_the_job_waits_for_no_decision(scene: Scene, monkeypatch: pyte
         return replace(log, looked_at=4), plans
 
     monkeypatch.setattr(plan_feedback, "after_epoch", after)
-    scene.feedback.begin(EVEN, "commit", 3)
+    scene.feedback.begin(EVEN, "commit", 3, 30)
     scene.see(1.0, 1, 5, name_of(EVEN))
-    scene.feedback.committed(4, 1, {}, None)
+    scene.feedback.committed(4, 1, 40, {}, None)
     scene.see(2.0, 1, 6, name_of(EVEN))
     assert scene.feedback.log.looked_at == 3
     go_on.set()
@@ -300,43 +324,146 @@ def test_a_look_at_the_job_waits_for_no_decision(scene: Scene, monkeypatch: pyte
     assert scene.feedback.log.looked_at == 4
 
 
-@pytest.mark.parametrize(("commit", "attempt"), [(3, 1), (2, 1), (4, 2)])
-def test_a_commit_is_looked_at_once_and_only_with_times(
-    scene: Scene, decided: list[Any], commit: int, attempt: int
-) -> None:
-    scene.feedback.begin(EVEN, "commit", 3)
-    scene.feedback._log = replace(scene.feedback.log, looked_at=3)
+@pytest.mark.parametrize("commit", [3, 2])
+def test_a_commit_that_was_looked_at_is_not_again(scene: Scene, decided: list[Any], commit: int) -> None:
+    scene.feedback.begin(EVEN, "commit", 3, 30)
     scene.see(1.0, 1, 5, name_of(EVEN))
-    scene.feedback.committed(commit, attempt, {}, None)
+    scene.feedback.committed(commit, 1, 40, {}, None)
     assert scene.feedback._planning is None
     assert decided == []
 
 
+def test_commits_that_come_during_a_decision_are_looked_at_after_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the times: each is looked at once and in order, also those without times of steps, and at the end none is left."""
+    go_on, seen = threading.Event(), list[tuple[int, int, float | None]]()
+
+    def after(log: PlanLog, plans: Plans, epoch: CommittedEpoch, *others: object) -> tuple[PlanLog, Plans]:
+        assert go_on.wait(PATIENCE_SECS)
+        seen.append((epoch.commit, epoch.step - (log.counted_step or 0), epoch.step_secs))
+        return replace(log, looked_at=epoch.commit, looks=log.looks + 1, counted_step=epoch.step), plans
+
+    monkeypatch.setattr(plan_feedback, "after_epoch", after)
+    scene.feedback.begin(EVEN, "commit", 3, 30)
+    scene.see(1.0, 1, 5, name_of(EVEN))
+    scene.see(2.0, 1, 10, name_of(EVEN))
+    for commit in (4, 5, 5, 4, 6):
+        scene.feedback.committed(commit, 1 if commit == 4 else 9, commit * 10, {}, None)
+    assert scene.feedback.log.looked_at == 3
+    go_on.set()
+    scene.decide(3.0, 2, 1, name_of(EVEN))
+    assert scene.feedback.log.looked_at == 4
+    scene.feedback.committed(7, 9, 75, {}, None)
+    scene.feedback.finish()
+    assert seen == [(4, 10, pytest.approx(0.2)), (5, 10, None), (6, 10, None), (7, 15, None)]
+    assert (scene.feedback.log.looked_at, scene.feedback.log.looks) == (7, 4)
+    assert PlanLog.read(scene.run) == scene.feedback.log
+    scene.feedback.finish()
+
+
+def test_of_many_commits_that_wait_the_oldest_count_by_the_sample_of_the_next(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, steps = threading.Event(), list[int]()
+
+    def after(log: PlanLog, plans: Plans, epoch: CommittedEpoch, *others: object) -> tuple[PlanLog, Plans]:
+        assert go_on.wait(PATIENCE_SECS)
+        steps.append(epoch.step - (log.counted_step or 0))
+        return replace(log, looked_at=epoch.commit, counted_step=epoch.step), plans
+
+    monkeypatch.setattr(plan_feedback, "after_epoch", after)
+    scene.feedback.begin(EVEN, "commit", 0, 0)
+    for commit in range(1, MOST_WAITING + 5):
+        scene.feedback.committed(commit, 1, commit * 10, {}, None)
+    go_on.set()
+    scene.feedback.finish()
+    assert steps == [10, 40, *[10] * (MOST_WAITING - 1)]
+    assert scene.feedback.log.looked_at == MOST_WAITING + 4
+
+
+@given(st.data())
+@settings(max_examples=scaled(15))
+def test_steps_are_counted_once_whatever_ends_the_command(data: st.DataObject) -> None:
+    """Commands that are killed between any two commits, and commits that are removed before they are read: what is collected has all steps once."""
+    steps = data.draw(st.lists(st.integers(1, 300), min_size=1, max_size=8), label="steps of each epoch")
+    removed = data.draw(st.lists(st.booleans(), min_size=len(steps), max_size=len(steps)), label="removed")
+    removed[-1] = False
+    with tempfile.TemporaryDirectory() as folder:
+        files = JobFiles(Path(folder))
+        files.make()
+        spec_of(files)
+        feedback = PlanFeedback(files, folder, ONE_PRICE)
+        feedback.begin(EVEN, "commit", 0, 0)
+        total = 0
+        for commit, (own, is_removed) in enumerate(zip(steps, removed, strict=True), 1):
+            total += own
+            if is_removed:
+                continue
+            feedback.committed(commit, 1, total, SKEWED, None)
+            if data.draw(st.booleans(), label="the command is killed"):
+                feedback.close()  # what is being decided is lost
+                feedback = PlanFeedback(files, folder, ONE_PRICE)
+                feedback.go_on(commit, total)
+                for again in range(feedback.log.looked_at + 1, commit + 1):
+                    if not removed[again - 1]:
+                        feedback.committed(again, 1, sum(steps[:again]), SKEWED, None)
+        feedback.finish()
+        feedback.close()
+    (spread,) = [one for one in feedback.log.candidates if one.plan == SPREAD]
+    saving = EpochPrices(1, None, {"now": 2.0, SPREAD: 1.0}, {}).saving_secs("now", SPREAD)
+    assert spread.saved_secs == pytest.approx(saving * total)
+    assert feedback.log.counted_step == total
+
+
+def test_a_log_of_an_earlier_release_counts_from_the_newest_commit_on(scene: Scene) -> None:
+    PlanLog(looked_at=2, looks=2).with_change(PlanChange(SPREAD, "commit")).write(scene.run)
+    assert b"counted_step" not in (Path(scene.run) / "plans.json").read_bytes()
+    feedback = PlanFeedback(scene.files, scene.run, PRICING)
+    feedback.go_on(7, 700)
+    assert (feedback.log.looked_at, feedback.log.counted_step, feedback.log.looks) == (7, 700, 2)
+    feedback.go_on(8, 800)
+    assert feedback.log.counted_step == 700, "from then on the log says itself"
+    assert PlanLog.read(scene.run) == feedback.log
+    feedback.close()
+
+
+def test_an_epoch_without_times_is_priced_by_the_step_that_was_measured_last() -> None:
+    """So that a model that says more than a whole step takes is scaled down for it, too."""
+    log, plans = begun(EVEN)
+    sample, collected = sampled(long_lists("f0", "f1", "f2"), 5), list[float]()
+    for measured, own in ((1e-6, None), (None, 1e-6), (None, None)):
+        before = log if measured is None else log.with_measured(measured, None)
+        found, _ = after_epoch(before, plans, CommittedEpoch(1, sample, _STEPS, own, 0.0), PRICING)
+        collected.append(max(one.saved_secs for one in found.candidates))
+    assert 0 < collected[0] == collected[1] < collected[2] / 100
+
+
 def test_a_commit_of_which_nothing_can_be_decided_ends_nothing(scene: Scene, decided: list[Any]) -> None:
     decided.append(ConfigError("no plan here"))
-    scene.feedback.begin(EVEN, "commit", 3)
+    scene.feedback.begin(EVEN, "commit", 3, 30)
     before = scene.feedback.log
     scene.see(1.0, 1, 5, name_of(EVEN))
-    scene.feedback.committed(4, 1, {}, None)
+    scene.feedback.committed(4, 1, 40, {}, None)
     scene.decide(2.0, 1, 5, name_of(EVEN))
     assert scene.said == ["the plan of the tables was not looked at, training goes on: no plan here"]
     assert scene.feedback.log == before
     del decided[:]
-    scene.feedback.committed(4, 1, {}, None)
+    scene.feedback.committed(5, 1, 50, {}, None)
     scene.decide(3.0, 1, 5, name_of(EVEN))
     assert scene.feedback.log.plan == SPREAD, "the next one is looked at"
 
 
 def test_after_the_end_nothing_is_looked_at(scene: Scene) -> None:
-    scene.feedback.begin(EVEN, "commit", 3)
+    scene.feedback.begin(EVEN, "commit", 3, 30)
     scene.see(1.0, 1, 5, name_of(EVEN))
     scene.feedback.close()
     with pytest.raises(RuntimeError):
-        scene.feedback.committed(4, 1, {}, None)
+        scene.feedback.committed(4, 1, 40, {}, None)
 
 
 def test_a_plan_that_does_not_change_is_not_announced(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.feedback.begin(EVEN, "commit", 3)
+    scene.feedback.begin(EVEN, "commit", 3, 30)
     monkeypatch.setattr(JobSpec, "write", None)  # the document of the job stays
     log, plans = follow(scene.feedback.log, {SPREAD: None, name_of(EVEN): EVEN}, 4, 1)
     scene.feedback._apply(log, plans)

@@ -32,19 +32,19 @@ def batches_of(*rows: list[int]):
 
 
 @pytest.mark.parametrize(
-    ("batches", "missed", "frequent"),
+    ("batches", "missed", "alpha"),
     [
-        (batches_of([1, 2], [3, 4], [5, 6]), (0.0, 0.0, 0.0), 1 / 3),
-        (batches_of([1, 2], [1, 2], [1, 2]), (0.0, 1.0, 2.0), 1.0),
-        (batches_of([1, 1], [1, 2], [1, 3]), (0.0, 0.5, 1.0), 1.0),
+        (batches_of([1, 2], [3, 4], [5, 6]), (0.0, 0.0, 0.0), 1 / 6),
+        (batches_of([1, 2], [1, 2], [1, 2]), (0.0, 1.0, 2.0), 1 / 2),
+        (batches_of([1, 1], [1, 2], [1, 3]), (0.0, 0.5, 1.0), 2 / 3),
         (batches_of([7]), (0.0,), 1.0),
         (batches_of([], []), (0.0, 0.0), 0.0),
     ],
 )
-def test_an_id_misses_the_updates_of_the_batches_that_have_its_row(batches, missed, frequent):
+def test_an_id_misses_the_updates_of_the_batches_that_have_its_row(batches, missed, alpha):
     found = measure_lateness(["t"], batches, len(missed) - 1)
     assert found.missed == pytest.approx(missed)
-    assert found.most_frequent == pytest.approx(frequent)
+    assert found.alpha == pytest.approx(alpha)
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=6), min_size=1, max_size=14), st.integers(0, 5))  # fmt: skip
@@ -62,22 +62,34 @@ def test_the_lateness_is_what_training_measures(events, most):
             delay += measure_delay(tables, batches[n], None, batches[n - staleness : n])
         assert missed == pytest.approx(delay.mean)
     assert list(found.missed) == sorted(found.missed)
-    assert 0 <= found.most_frequent <= 1
+    assert 0 <= found.alpha <= 1
 
 
 @pytest.mark.parametrize(
     ("bound", "chosen", "words"),
     [
-        (0, 0, "an id misses 0.00 updates of its own row on average, of at most 0 (0.20 with 1)"),
-        (0.2, 1, "0.20 updates of its own row on average, of at most 0.2 (0.41 with 2)"),
-        (9, 2, "0.41 updates of its own row on average, of at most 9, and the sample has no more batches"),
+        (
+            0,
+            0,
+            "an id misses 0.00 updates of its own row on average, of at most 0 by the bound missed_row_updates (0.20 with 1)",
+        ),
+        (
+            0.2,
+            1,
+            "0.20 updates of its own row on average, of at most 0.2 by the bound missed_row_updates (0.41 with 2)",
+        ),
+        (
+            9,
+            2,
+            "0.41 updates of its own row on average, of at most 9 by the bound missed_row_updates, and the sample has no more batches",
+        ),
     ],
 )
 def test_the_largest_staleness_within_the_bound_is_chosen(bound, chosen, words):
-    found, reason = choose_staleness(Lateness((0.0, 0.2, 0.41), 0.5), bound, 8)
+    found, reason = choose_staleness(Lateness((0.0, 0.2, 0.41), 0.125), bound, 8)
     assert found == chosen
     assert words in reason
-    assert reason.endswith("; the most frequent row is in 50% of the batches")
+    assert reason.endswith("; the most frequent row is in 12.5% of the events, which this bound does not use")
     assert "no more batches" not in choose_staleness(Lateness((0.0, 0.2, 0.41), 0.5), bound, 2)[1]
 
 
@@ -91,9 +103,9 @@ def test_a_run_chooses_its_staleness_and_says_why(tmp_path):
     assert "staleness" not in chosen().chosen
     loose = chosen(staleness={"missed_row_updates": 1000})
     assert loose.staleness == MOST_CHOSEN
-    assert "of at most 1000;" in loose.chosen["staleness"]
+    assert "of at most 1000 by the bound" in loose.chosen["staleness"]
     assert chosen(staleness={"missed_row_updates": 0}).staleness == 0
-    assert chosen(staleness="auto").chosen["staleness"].count(f"of at most {DEFAULT_BOUND:g}") == 1
+    assert chosen(staleness="auto").chosen["staleness"].count(f"of at most {DEFAULT_BOUND:g} by") == 1
     wider = chosen(staleness={"missed_row_updates": 3}, batch_rows=256)
     narrow = chosen(staleness={"missed_row_updates": 3}, batch_rows=32)
     assert wider.staleness < narrow.staleness, "a larger batch has more of the rows"
