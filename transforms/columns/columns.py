@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrays import Array
-from transforms.columns.arrays import one_array
+from transforms.columns.arrays import numpy_of, one_array, valid_of
 from transforms.columns.nans import with_one_nan
 from transforms.columns.positions import as_positions, check_positions
 from transforms.columns.stored_types import cast_stored, reads_as
@@ -127,8 +127,7 @@ def from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType) -> Co
 def _valid_of(array: pa.Array) -> Array | None:
     if array.null_count == 0:
         return None
-    valid: Array = np.asarray(array.is_valid())
-    return valid
+    return valid_of(array)
 
 
 def _dense_from_arrow(array: pa.Array, dtype: DType) -> Numbers | Strings:
@@ -139,8 +138,7 @@ def _dense_from_arrow(array: pa.Array, dtype: DType) -> Numbers | Strings:
         array = array.cast(pa.int64())
     if valid is not None:
         array = pc.fill_null(array, pa.scalar(False if dtype is DType.BOOL else 0, array.type))
-    values = array.to_numpy(zero_copy_only=dtype is not DType.BOOL)
-    return Numbers(values, valid)
+    return Numbers(numpy_of(array), valid)
 
 
 def _strings_from_arrow(array: pa.Array, valid: Array | None) -> Strings:
@@ -164,7 +162,7 @@ def _ragged_from_arrow(array: pa.Array, dtype: DType) -> RaggedItems:
 def _weighted_from_arrow(array: pa.Array, dtype: DType) -> WeightedItems:
     offsets, pairs = _lists_of(array)
     items, weights = pairs.flatten()  # not .field(): that leaves out the offset of a sliced struct
-    return WeightedItems(offsets, _dense_from_arrow(items, dtype), weights.to_numpy(zero_copy_only=True))
+    return WeightedItems(offsets, _dense_from_arrow(items, dtype), numpy_of(weights))
 
 
 def _vectors_from_arrow(array: pa.Array, column_type: Vector) -> Vectors:
@@ -179,11 +177,11 @@ def _lists_of(array: pa.Array) -> tuple[Array, pa.Array]:
     """(offsets from 0 on, the items that they span); a null list becomes empty."""
     if len(array) == 0:  # its offsets may be anything
         return np.zeros(1, np.int32), array.values.slice(0, 0)
-    offsets = array.offsets.to_numpy(zero_copy_only=True)
+    offsets = numpy_of(array.offsets)
     first, last = int(offsets[0]), int(offsets[-1])
     offsets, items = (offsets if first == 0 else offsets - first), array.values.slice(first, last - first)
     if array.null_count:
-        keep = np.repeat(np.asarray(array.is_valid()), np.diff(offsets))
+        keep = np.repeat(valid_of(array), np.diff(offsets))
         if not keep.all():
             return as_positions(_kept(offsets, keep), "items"), items.filter(pa.array(keep))
     return offsets, items
@@ -235,7 +233,7 @@ def _conform_ragged(array: pa.Array, column_type: Ragged) -> pa.Array:
     offsets, items = _lists_of(array)
     items = _without_codes(items)
     if items.null_count:
-        offsets, items = _kept(offsets, np.asarray(items.is_valid())), items.drop_null()
+        offsets, items = _kept(offsets, valid_of(items)), items.drop_null()
     items = cast_to_layout(items, Dense(column_type.dtype))
     return pa.ListArray.from_arrays(pa.array(as_positions(offsets, "items")), items, type=arrow_type(column_type))
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.columns.arrays import valid_of
 from transforms.errors import DataError
 from transforms.types import ARROW_ELEMENT, DType
 
@@ -99,7 +100,7 @@ def _decimals(array: pa.Array, dtype: DType) -> pa.Array:
     """The unscaled integers divided by a power of ten. Both are exact in float64, so the quotient is rounded once."""
     width = array.type.bit_width // 8
     unscaled = _lowest_bytes(array, width)
-    mask = ~np.asarray(array.is_valid()) if array.null_count else None
+    mask = ~valid_of(array) if array.null_count else None
     if dtype is DType.INT64:
         return pa.array(unscaled, pa.int64(), mask=mask)
     return pa.array(unscaled.astype(np.float64) / 10.0**array.type.scale, pa.float64(), mask=mask)
@@ -112,7 +113,7 @@ def _lowest_bytes(array: pa.Array, width: int) -> np.ndarray[Any, np.dtype[np.in
     raw = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * width : (array.offset + len(array)) * width]
     low = np.ascontiguousarray(raw.reshape(len(array), width)[:, : min(width, 8)])
     values = low.view("<i4" if width == 4 else "<i8").reshape(-1).astype(np.int64)
-    return np.where(np.asarray(array.is_valid()), values, 0) if array.null_count else values
+    return np.where(valid_of(array), values, 0) if array.null_count else values
 
 
 def _first_unfit(array: pa.Array, target: pa.DataType) -> object:

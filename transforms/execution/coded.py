@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrays import Array
+from transforms.columns.arrays import numpy_of, valid_of
 from transforms.columns.columns import (
     Column,
     Constants,
@@ -62,7 +63,7 @@ def coded_from_arrow(array: pa.Array | pa.ChunkedArray, column_type: ColumnType)
     if indices.null_count:
         indices = pc.fill_null(indices.cast(pa.int32()), len(dictionary))
         dictionary = pa.concat_arrays([dictionary, pa.nulls(1, dictionary.type)])
-    codes = indices.cast(pa.int32()).to_numpy()
+    codes = numpy_of(indices.cast(pa.int32()))
     return Coded(codes, from_arrow(cast_to_layout(dictionary, column_type), column_type))
 
 
@@ -89,7 +90,7 @@ def _with_codes_beneath_nulls(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
     """The same values with code 0 under each null: Arrow reads these codes when it unifies dictionaries."""
     if not chunk.null_count:
         return chunk
-    valid, indices = np.asarray(chunk.is_valid()), chunk.indices
+    valid, indices = valid_of(chunk), chunk.indices
     dtype = np.dtype(indices.type.to_pandas_dtype())
     held = np.frombuffer(indices.buffers()[1], dtype, len(indices), indices.offset * dtype.itemsize)
     codes = np.where(valid, held, dtype.type(0))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrays import Array
+from transforms.columns.arrays import numpy_of
 from transforms.columns.columns import Column, Numbers, Strings
 from transforms.errors import DataError
 from transforms.kernels.arrow import to_arrow
@@ -49,7 +50,7 @@ def is_in(column: Column, *, whole: tuple[int, ...], texts: tuple[str, ...]) -> 
 def _texts_in(column: Strings, texts: tuple[str, ...]) -> Column:
     array = to_arrow(Strings(column.data, column.starts, column.ends), Dense(DType.STRING))
     found = pc.is_in(array, value_set=pa.array(texts, pa.string()))
-    return Numbers(found.to_numpy(zero_copy_only=False))
+    return Numbers(numpy_of(found))
 
 
 def _condition(column: Column) -> Numbers:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrays import Array
+from transforms.columns.arrays import numpy_of
 from transforms.columns.columns import Column, Numbers, RaggedItems, Strings
 from transforms.columns.positions import check_positions
 from transforms.errors import DataError
@@ -138,7 +139,7 @@ def _map_rows(strings: Strings, picks: Array, change: Callable[[str], str], orig
     changed = [change(text).encode() for text in encoded.dictionary.to_pylist()]
     ends_of = len(data) + np.cumsum([0, *map(len, changed)])
     check_positions(int(ends_of[-1]), "bytes of text")
-    indices = encoded.indices.to_numpy()
+    indices = numpy_of(encoded.indices)
     new_starts, new_ends = starts.copy(), ends.copy()
     new_starts[picks], new_ends[picks] = ends_of[indices], ends_of[indices + 1]
     extended = np.concatenate([data, np.frombuffer(b"".join(changed), np.uint8)])

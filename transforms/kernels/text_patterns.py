@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from transforms.arrays import Array
 from transforms.columns import positions
+from transforms.columns.arrays import numpy_of
 from transforms.columns.columns import Column, Constants, Numbers, RaggedItems, Strings, from_arrow
 from transforms.errors import DataError
 from transforms.kernels.arrow import to_arrow
@@ -123,4 +124,4 @@ def _runs(sizes: Array) -> Iterator[tuple[int, int]]:
 
 
 def _booleans(array: pa.Array) -> Numbers:
-    return Numbers(array.to_numpy(zero_copy_only=False))
+    return Numbers(numpy_of(array))

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrays import Array
+from transforms.columns.arrays import numpy_of, valid_of
 from transforms.columns.columns import decoded_dictionary
 from transforms.columns.positions import check_positions
 from transforms.errors import DataError, InvalidText
@@ -145,12 +146,11 @@ def _check_rows(array: pa.Array) -> None:
 def _check_codes(codes: pa.Array, distinct: int) -> None:
     if len(codes) == 0:
         return
-    dtype = np.dtype(codes.type.to_pandas_dtype())
-    numbers = np.frombuffer(codes.buffers()[1], dtype, len(codes), codes.offset * dtype.itemsize)
+    numbers = numpy_of(codes)
     if _reach(numbers) < distinct:
         return
     if codes.null_count:  # a null slot may hold any code
-        numbers = numbers[np.asarray(codes.is_valid())]
+        numbers = numbers[valid_of(codes)]
     if _reach(numbers) >= distinct:
         least, greatest = numbers.min(), numbers.max()
         raise _unsound(f"a code of {least if least < 0 else greatest} into a dictionary of {distinct} values")
