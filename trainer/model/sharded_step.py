@@ -137,7 +137,9 @@ class ShardedStep:
             "changing": found.changing,
             "updates": state["updates"] + 1.0,
         }
-        units_on = collectives.total(tf.cast(self.dense.model.units_on(found.by_weights), tf.int32)) > 0
+        units_on = self.dense.model.units_on(found.by_weights)
+        if self.dense.model.counted_units:
+            units_on = collectives.total(tf.cast(units_on, tf.int32)) > 0
         return DenseResult(found.logits, found.by_activations, after, units_on)
 
     def _flat(self, arrays: Sequence[Any]) -> Any:
