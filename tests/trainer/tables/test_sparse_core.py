@@ -30,7 +30,7 @@ def test_every_setting_is_known():
     ours = set(SparseCoreSettings.__dataclass_fields__)
     theirs = set(embedding.SparseCoreEmbeddingConfig.__dataclass_fields__)
     assert theirs - ours == {"initialize_tables_on_host", "enable_fast_table_initialization"}
-    assert ours - theirs == {"default_max_ids", "default_max_unique_ids", "stacks"}
+    assert ours - theirs == {"default_max_ids", "default_max_unique_ids", "stacks", "replicated"}
 
 
 @pytest.mark.parametrize(
