@@ -112,6 +112,7 @@ class Recording:
     idle_units = None
     hashed_counts: ClassVar[dict[str, Any]] = {}
     hot_figures = None
+    sum_figures = None
 
     def __init__(self, log: Log, head: Any, on_event: Callable[[Event, int], None], crash_after: int = -1) -> None:
         self.head, self._on_event, self._left = head, on_event, crash_after
