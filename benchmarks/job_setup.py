@@ -50,7 +50,6 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     print(machine())
-    rounds = 1 if given.quick else given.rounds
     of_hosts: dict[int, list[float]] = {hosts: [] for hosts in given.hosts}
     controllers: dict[int, list[float]] = {hosts: [] for hosts in given.hosts}
     commands: dict[int, list[float]] = {hosts: [] for hosts in given.hosts}
@@ -58,7 +57,7 @@ def main() -> int:
         folder = Path(name)
         scene = make_scene(folder, given, batch_rows=16_384)
         print(f"{scene.rows:,} events of {scene.model}, batches of 16,384")
-        for number in range(rounds):
+        for number in range(given.rounds):
             for hosts in given.hosts if number % 2 == 0 else reversed(given.hosts):
                 found, whole = set_up(scene, folder / f"run{number}-{hosts}", hosts)
                 if len(found["host"]) != hosts:

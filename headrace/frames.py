@@ -146,6 +146,9 @@ def _arrays(pa: Any, columns: Mapping[str, Any]) -> pa.Table:
     """Columns of Python or numpy values as a table; not-a-number of pandas is null, as pyarrow reads it."""
     found = {}
     for name, values in columns.items():
+        if isinstance(values, (str, bytes)):
+            raise DataError("a column must be a list or an array of values", where=f"column {name}", value=values[:80],
+                            next_step=f"write [{values[:20]!r}] for one row")  # fmt: skip
         try:
             found[name] = pa.array(values, from_pandas=hasattr(values, "iloc"))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
@@ -180,7 +183,7 @@ def _read(source: _Source, components: Mapping[str, Node]) -> pa.Table:
         if node.name not in source.names:
             raise UnknownColumn("the frame must have the columns that expressions read", where="frame", value=node.name,
                                 allowed=nearest(node.name, source.names))  # fmt: skip
-    table = source.read(sorted({node.name for node in wanted}))
+    table = _typed(source.read(sorted({node.name for node in wanted})), wanted)
     for node in wanted:
         stored = table.schema.field(node.name).type
         if not is_castable(stored, node.type):
@@ -189,15 +192,24 @@ def _read(source: _Source, components: Mapping[str, Node]) -> pa.Table:
     return table
 
 
-def _remedy(node: RawColumn, stored: pa.DataType) -> str:
-    """What to write in place of a declaration, or of a column."""
+def _typed(table: pa.Table, wanted: Sequence[RawColumn]) -> pa.Table:
+    """Columns of nulls alone, and empty ones, have no type of their own: they get the declared one."""
     import pyarrow as pa
 
+    from transforms.types import arrow_type
+
+    declared = {node.name: arrow_type(node.type) for node in reversed(wanted)}
+    columns = dict(zip(table.schema.names, table.columns, strict=True))
+    return _table({
+        name: pa.nulls(len(column), declared[name]) if pa.types.is_null(column.type) else column for name, column in columns.items()
+    })  # fmt: skip
+
+
+def _remedy(node: RawColumn, stored: pa.DataType) -> str:
+    """What to write in place of a declaration, or of a column."""
     from transforms.columns.columns import is_castable
     from transforms.types import Dense, DType
 
-    if pa.types.is_null(stored):
-        return "give the column a type: all its values are null"
     names = {DType.STRING: "text", DType.BOOL: "boolean"}
     fitting = next((one for one in DType if is_castable(stored, Dense(one))), None)
     declared = "" if fitting is None else f"declare hr.{names.get(fitting, fitting.value)}({node.name!r}), or "

@@ -8,27 +8,14 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
+from benchmarks.support.started_roles import start_roles_by
 from headrace.cli.main import main
-
-
-def start_roles_like_this(file: Path) -> None:
-    """Let a job start its processes by this module."""
-    from headrace.cli import training_jobs
-
-    command = training_jobs.role_command
-
-    def timed(*given: Any, **options: Any) -> list[str]:
-        return [sys.executable, "-m", "benchmarks.support.timed_setup", str(file), *command(*given, **options)[3:]]
-
-    training_jobs.role_command = timed
-
 
 if __name__ == "__main__":
     target, arguments = Path(sys.argv[1]), sys.argv[2:]
     if arguments[0] == "train":
-        start_roles_like_this(target)
+        start_roles_by("benchmarks.support.timed_setup", str(target))
     try:
         main(arguments)
     finally:

@@ -9,24 +9,31 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.support.started_roles import start_roles_by
 from headrace.cli.main import main
 
 
 def time_steps(file: Path) -> None:
     """Write the wall clock at the ends of the first step, in which TensorFlow compiles, and of the last one, and the steps."""
-    from trainer.run.weights.run_state import Weights
+    from trainer.run.weights.step_pipeline import StepPipeline
 
-    train, times = Weights.train, list[float]()
+    times = list[float]()
 
-    def timed(weights: Weights, batch: Any) -> Any:
-        result, now = train(weights, batch), time.time()
-        times[:] = (times[0], now, times[2] + 1) if times else (now, now, 1)
-        return result
+    def timed(inner: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        def trained(*given: Any) -> Sequence[Any]:
+            found, now = inner(*given), time.time()
+            if found:
+                times[:] = (times[0], now, times[2] + len(found)) if times else (now, now, len(found))
+            return found
 
-    Weights.train = timed  # type: ignore[method-assign]
+        return trained
+
+    for method in ("train", "drain"):
+        setattr(StepPipeline, method, timed(getattr(StepPipeline, method)))
     try:
         main(sys.argv[2:])
     finally:
@@ -34,22 +41,10 @@ def time_steps(file: Path) -> None:
             file.write_text(" ".join(map(str, times)))
 
 
-def start_roles_like_this(file: Path) -> None:
-    """Let a job start its processes by this module."""
-    from headrace.cli import training_jobs
-
-    command = training_jobs.role_command
-
-    def timed(*given: Any, **options: Any) -> list[str]:
-        return [sys.executable, "-m", "benchmarks.support.timed_steps", str(file), *command(*given, **options)[3:]]
-
-    training_jobs.role_command = timed
-
-
 if __name__ == "__main__":
     target, arguments = Path(sys.argv[1]), sys.argv[2:]
     if "--hosts" in arguments:
-        start_roles_like_this(target)
+        start_roles_by("benchmarks.support.timed_steps", str(target))
         main(arguments)
     elif arguments[:2] == ["role", "host"] or arguments[0] == "train":
         time_steps(target)

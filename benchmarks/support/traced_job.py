@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.support.started_roles import start_roles_by
+
 
 def read_trace(file: Path) -> list[tuple[str, float]]:
     """The moments so far, in the order of time."""
@@ -50,13 +52,7 @@ def _trace_supervisor(file: str, write: Callable[[str], None]) -> None:
     import headrace.cli.training_jobs as jobs
     from trainer.serving.deltas import commit_exporter
 
-    inner = jobs.role_command
-
-    def command(*arguments: Any, **options: Any) -> list[str]:
-        python, _, _, *rest = inner(*arguments, **options)
-        return [python, "-m", "benchmarks.support.traced_job", file, *rest]
-
-    jobs.role_command = command
+    start_roles_by("benchmarks.support.traced_job", file)
     _trace(jobs._Job, "_check_memos", write, before="new data seen")
     _trace(jobs._Job, "_find_more", write, after="plan made")
     _trace(jobs, "_prepare_unlocked", write, before="read solution made")

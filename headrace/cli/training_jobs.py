@@ -503,11 +503,11 @@ def job_options(options: TrainOptions, folder: str = "") -> JobOptions | None:
         total,
         servers.spare_servers,
         scales_from,
-        folder,
-        values,
-        hosts.dense_values or "float32",
-        of_hosts,
-        options.data.batch_file_bytes(),
+        folder=folder,
+        wire_values=values,
+        dense_values=hosts.dense_values or "float32",
+        of_hosts=of_hosts,
+        batch_file_bytes=options.data.batch_file_bytes(),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -90,6 +91,18 @@ def test_values_are_those_of_the_plan_that_fills_the_warehouse(texts, prices):
         )
 
 
+@pytest.mark.parametrize("make", [dict, partial(pd.DataFrame, dtype=object), pl.DataFrame, pa.table])
+@pytest.mark.parametrize("values", [[], [None, None]])
+def test_columns_without_any_value_have_the_declared_type(make, values):
+    features = {"low": QUERY.lower(), "raw": hr.int64("clicks"), "words": hr.ragged("words", "string").count()}
+    found = hr.try_(features, make(dict.fromkeys(("query", "clicks", "words"), values)))
+    assert len(found) == len(values)
+    raw = pa.table(found) if isinstance(found, dict) else found
+    assert [
+        one is None or one != one for one in list(raw["raw"].to_pylist() if isinstance(raw, pa.Table) else raw["raw"])
+    ] == [True] * len(values)
+
+
 def test_an_own_operator_runs_in_a_try():
     @hr.op(result="int64")
     def doubled(values):
@@ -109,7 +122,7 @@ def test_an_own_operator_runs_in_a_try():
         (hr.text("qery"), DATA, UnknownColumn, "frame", "query"),
         (hr.float32("price"), DATA, DataError, "column price", "declare hr.float64('price')"),
         (hr.int64("query"), DATA, DataError, "column query", "declare hr.text('query')"),
-        (hr.int64("x"), {"x": [None]}, DataError, "column x", "all its values are null"),
+        (hr.text("x"), {"x": "abc"}, DataError, "column x", "a list or an array of values"),
         (hr.int64("x"), {"x": [1, "a"]}, DataError, "column x", "must have one type"),
         (hr.int64("x"), pd.DataFrame({"x": [1, "a"]}), DataError, "column x", "must have one type"),
         (hr.int64("x"), {"x": [2**70]}, DataError, "column x", "must have one type"),

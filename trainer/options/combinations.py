@@ -37,6 +37,8 @@ class Setup:
         machines: whether several hosts share a machine.
         tower_sums: whether hosts of a tower may send sums of their rows.
         rounded_sums: whether dense gradients are rounded on their way between hosts.
+        batch_files: whether batches are kept in files.
+        own_batches: whether each host of a job cuts batches of its own.
     """
 
     hashed: bool = False
@@ -59,6 +61,8 @@ class Setup:
     machines: bool = False
     tower_sums: bool = False
     rounded_sums: bool = False
+    batch_files: bool = False
+    own_batches: bool = False
 
 
 #: A training whose tables a user moves to other servers.
@@ -160,6 +164,10 @@ REFUSALS = (
             "rounded dense gradients must be those of several hosts",
             "one process sends its gradients nowhere",
             "leave --dense-values out, or give --hosts"),
+    Refusal(("batch_files", "batch_rows_per_host"), lambda one: one.batch_files and one.own_batches,
+            "files of batches must be those of batches that all hosts share",
+            "a commit has the places that a host with batches of its own still trains, and no number of a batch from which a file could go on",
+            "leave --batch-files out, or batch_rows_per_host out of --config"),
     Refusal(("wire_values",), lambda one: one.rounded and not one.servers and one.hosts < 2,
             "rounded rows must be those of several hosts or of servers",
             "one process sends its rows nowhere",
@@ -238,6 +246,6 @@ def place_of(refusal: Refusal) -> str:
 
 
 def _written(option: str) -> str:
-    if option in ("hashed", "pruning", "hot_rows"):
+    if option in ("hashed", "pruning", "hot_rows", "batch_rows_per_host"):
         return f"{option} of --config"
     return "headrace ps move" if option == _MOVE else f"--{option.replace('_', '-')}"

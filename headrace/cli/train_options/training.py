@@ -79,11 +79,6 @@ class TrainOptions:
         """Raise :class:`InputError` for what :mod:`trainer.options.combinations` refuses with these training options."""
         from trainer.options.combinations import Setup, place_of, refusal_of
 
-        if self.data.batch_files and self.hosts.as_job() is not None and options.get("batch_rows_per_host"):
-            raise InputError("files of batches must be those of batches that all hosts share: a commit has the places that a host with batches of its "
-                             "own still trains, and no number of a batch from which a file could go on",
-                             where="--batch-files, batch_rows_per_host of --config", value=self.data.batch_files,
-                             next_step="leave --batch-files out, or batch_rows_per_host out of --config")  # fmt: skip
         setup = Setup(
             hashed=bool(options.get("hashed")), pruned=options.get("pruning") is not None, hosts=self.hosts.most_hosts,
             servers=bool(self.servers.servers), workers=bool(self.servers.embedding_workers), plan=bool(self.hosts.plan),
@@ -93,6 +88,7 @@ class TrainOptions:
             least_hosts=0 < self.hosts.least_hosts < self.hosts.most_hosts, hot=options.get("hot_rows") is not None,
             rounded=self.servers.wire_values not in ("", "float32"), machines=self.hosts.hosts_per_machine > 1,
             tower_sums=self.hosts.tower_sums, rounded_sums=self.hosts.rounds_dense_values,
+            batch_files=self.data.batch_file_bytes() > 0, own_batches=self.hosts.is_job and bool(options.get("batch_rows_per_host")),
         )  # fmt: skip
         if (found := refusal_of(setup)) is not None:
             option = found.options[0]

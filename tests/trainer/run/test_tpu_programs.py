@@ -22,8 +22,12 @@ SCORED = {0: [("DL", True)], 1: [("DL", False), ("L", False), ("DL", True), ("D"
 
 @pytest.mark.medium
 @pytest.mark.parametrize("staleness", [0, 1])
-@pytest.mark.parametrize("network", ["dlrm", "dcn"])
-def test_the_step_of_training_is_pipelined_as_its_staleness_says(tmp_path, staleness, network):
+@pytest.mark.parametrize(("network", "sharded_bytes"), [("dlrm", 1 << 40), ("dcn", 1 << 40), ("dlrm", 0)])
+def test_the_step_of_training_is_pipelined_as_its_staleness_says(
+    tmp_path, monkeypatch, staleness, network, sharded_bytes
+):
+    """Also with a dense update that the devices share out."""
+    monkeypatch.setattr("trainer.model.sharded_step.SHARDED_BYTES", sharded_bytes)
     data = Synthetic(1, 100)
     options = config(tmp_path, engine="tpu", staleness=staleness, network=network, linear=True, dropout=0.1)
     prepared = prepare_run(data.solution, options, data.read_labels, on_skip=pytest.fail)
@@ -33,6 +37,7 @@ def test_the_step_of_training_is_pipelined_as_its_staleness_says(tmp_path, stale
     elements = elements_of(weights.engine, [], weights._other_specs(options.batch_rows // 2))
     found = programs_of(loop.get_concrete_function(iter(elements), tf.TensorSpec([], tf.int32)))
     assert [(effects_of(program), inside) for program, inside in found] == (PIPELINED if staleness else SERIAL)
+    assert any('"tf.XlaReduceScatter"' in program for program, _ in found) is (sharded_bytes == 0)
     assert weights.engine.staleness == staleness
 
 

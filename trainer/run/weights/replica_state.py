@@ -32,7 +32,8 @@ class ReplicaState:
         self._states_of, self._whole_of = states_of, whole_of
         with strategy.scope():
             self._variables = tf.nest.map_structure(replica_variable, self._states(initial)[0])
-        self.assign(initial)
+        if states_of is not None:
+            self.assign(initial)
 
     def _states(self, whole: DenseState) -> Sequence[DenseState]:
         return [whole] * self._replicas if self._states_of is None else self._states_of(whole)
