@@ -84,7 +84,7 @@ def test_an_undeclared_package_is_a_problem() -> None:
 
 def test_a_package_of_another_extra_is_a_problem() -> None:
     declares = known(metrics=frozenset({"prometheus-client"}))
-    assert declares.problem(Import("pipelines.worker.metrics", 1, "prometheus_client")) == ""
+    assert declares.problem(Import("headrace.metrics.endpoint", 1, "prometheus_client")) == ""
     assert declares.problem(Import("pipelines.worker.run", 1, "prometheus_client")) == (
         "imports prometheus_client of prometheus-client; the extras metrics declare it, extras of this module: beam"
     )
@@ -114,9 +114,9 @@ def test_names_are_compared_as_indexes_compare_them() -> None:
 
 
 def test_a_rule_without_an_import_is_found(tmp_path: Path) -> None:
-    (tmp_path / "pipelines" / "worker").mkdir(parents=True)
-    (tmp_path / "pipelines" / "worker" / "metrics.py").write_text("import prometheus_client")
-    imports = imports_below(tmp_path, ["pipelines"])
+    (tmp_path / "headrace" / "metrics").mkdir(parents=True)
+    (tmp_path / "headrace" / "metrics" / "endpoint.py").write_text("import prometheus_client")
+    imports = imports_below(tmp_path, ["headrace"])
     rules = unused_rules(imports, known(metrics=frozenset({"prometheus-client"})))
-    assert "pipelines.worker.metrics: metrics" not in rules
+    assert "headrace.metrics: metrics" not in rules
     assert "warehouse.storage: gcs" in rules

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headrace.terminal.output import say
-from transforms.errors import InputError
+from transforms.metrics.registry import Registry
 
 if TYPE_CHECKING:
+    from headrace.cli.options.metrics import MetricsOptions
     from headrace.screens.capacity import CapacityScreen
     from pipelines.worker.report import WorkerReport
     from warehouse.scheduling.capacity import CapacitySettings
@@ -26,26 +26,25 @@ def capacity_screen(warehouse: Warehouse, threads: int, max_workers: int) -> Cap
 
 @contextmanager
 def figures(
-    warehouse: Warehouse, worker: str, report: WorkerReport, port: int | None, threads: int = 0, max_workers: int = 100
+    options: MetricsOptions,
+    warehouse: Warehouse,
+    worker: str,
+    report: WorkerReport,
+    threads: int = 0,
+    max_workers: int = 100,
 ) -> Iterator[None]:
-    """Serve the metrics of the worker and the queue at ``port`` while the block runs; None serves nothing.
+    """Serve the metrics of the worker and the queue while the block runs, if the options name an address."""
+    from headrace.metrics.process import Process
 
-    Port 0 lets the system choose; standard error shows the address. Raises :class:`InputError` for a taken port, and without
-    ``prometheus_client``.
-    """
-    if port is None:
-        yield
-        return
-    try:
-        from pipelines.worker.metrics import WorkerCollector, serve_metrics
-    except ModuleNotFoundError as error:
-        if error.name != "prometheus_client":
-            raise
-        raise InputError("prometheus_client must be installed to serve metrics", where="--metrics-port", value=str(error),
-                         next_step="pip install 'headrace[metrics]'") from error  # fmt: skip
-    collector = WorkerCollector(warehouse, worker, report, _settings(warehouse, threads, max_workers))
-    with serve_metrics(collector, port) as chosen:
-        say(f"metrics for Prometheus: http://127.0.0.1:{chosen}/metrics")
+    with options.bound(Process("worker", worker)) as serve:
+        if options.metrics_address:
+            from pipelines.worker.queue_metrics import QueueMetrics
+            from pipelines.worker.worker_metrics import worker_families
+
+            registry = Registry()
+            registry.add("worker", lambda: worker_families(report))
+            registry.add("queue", QueueMetrics(warehouse, _settings(warehouse, threads, max_workers)).families)
+            serve(registry)
         yield
 
 

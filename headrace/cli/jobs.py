@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.options.launchers import LOCAL
+from headrace.cli.options.metrics import MetricsOptions
+from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.runs import job_folder, run_folder
 from headrace.cli.options.session import AsJson, Home, home_folder, home_location, run_location
 from headrace.cli.train_options.arguments import arguments_without_file, parse_training, save_options, training_values
 from headrace.terminal.output import emit, say
 from transforms.child_process import module_command
 from transforms.errors import HeadraceError, InputError
+from transforms.metrics.registry import Registry
 
 if TYPE_CHECKING:
     from trainer.job.control.job_files import JobFiles
@@ -121,6 +125,7 @@ def stop(job: Job, fleet: FleetFolder = "", home: Home = "", as_json: AsJson = F
 
 
 @app.command("run")
+@grouped
 def run(
     slots: Annotated[int, typer.Option(help="Slots that the jobs share, such as cores or accelerators.")],
     until_idle: Annotated[
@@ -129,15 +134,25 @@ def run(
     fleet: FleetFolder = "",
     home: Home = "",
     as_json: AsJson = False,
+    *,
+    metrics: MetricsOptions,
 ) -> None:
     """Run the queued jobs, until Ctrl-C or SIGTERM: then they commit, leave and are queued again."""
+    from headrace.metrics.process import Process
     from headrace.screens.jobs import JobsScreen
+    from trainer.job.launch.fleet_metrics import FleetMetrics
     from trainer.job.launch.fleet_run import run_fleet
 
     if slots < 1:
         raise InputError("a fleet must have at least one slot", where="--slots", value=slots)
     store = _store(fleet, home)
-    jobs = run_fleet(store, slots, _command, until_idle=until_idle, is_held=_Holds().has, on_change=_tell)
+    with metrics.bound(Process("fleet", store.folder.name)) as serve:
+        recorded, registry = FleetMetrics(slots), Registry()
+        registry.add("fleet", lambda: recorded.families(time.time()))
+        serve(registry)
+        jobs = run_fleet(
+            store, slots, _command, until_idle=until_idle, is_held=_Holds().has, on_change=_tell, metrics=recorded
+        )
     emit(JobsScreen(str(store.folder), jobs), as_json=as_json)
 
 

@@ -48,6 +48,11 @@ _NOT_PASSED = frozenset(
         "supervisor",
         "plan",
         "towers",
+        "metrics_address",
+        "metrics_targets",
+        "anonymous_metrics",
+        "metrics_name",
+        "metrics_run",
         *OF_LAUNCHERS,
     }
 )
@@ -172,6 +177,8 @@ def _cluster_job(options: TrainOptions, training: Mapping[str, Any], tpus: TpuOp
         embedding_workers=options.servers.worker_count,
         files=files,
         has_export=bool(export),
+        metrics_address=str(options.metrics.address or ""),
+        anonymous_metrics=options.metrics.anonymous_metrics,
     )
 
 

@@ -7,12 +7,15 @@ import shutil
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.move_servers import move
+from headrace.cli.options.metrics import MetricsOptions
+from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.servers import addresses_of
 from headrace.cli.options.session import AsJson
 from headrace.cli.options.tokens import read_token_file
@@ -70,6 +73,7 @@ DrainSecs = Annotated[
 
 
 @app.command("serve")
+@grouped
 def serve(
     address: Listening = "127.0.0.1:0",
     memory: Annotated[
@@ -106,8 +110,11 @@ def serve(
     terminated_status: TerminatedStatus = 0,
     drain_secs: DrainSecs = 25.0,
     supervisor: Supervisor = 0,
+    *,
+    metrics: MetricsOptions,
 ) -> None:
     """Serve rows until SIGTERM, after which clients may commit. A killed process is replaced at once, and finds its rows in shared memory."""
+    from headrace.metrics.process import Process
     from trainer.job.launch.server_process import ServerOptions, run_server
     from trainer.servers.allowed_runs import allowed_runs
     from trainer.servers.tls import client_tls, server_tls
@@ -142,7 +149,8 @@ def serve(
         _write_address(address_file, place)
 
     try:
-        status = run_server(options, listening)
+        with metrics.bound(Process("server", folder.name, run=",".join(runs or ()))) as serve_metrics:
+            status = run_server(replace(options, serve_metrics=serve_metrics), listening)
     finally:
         if not memory:  # no other server would find it
             shutil.rmtree(folder, ignore_errors=True)
@@ -151,6 +159,7 @@ def serve(
 
 
 @app.command("worker")
+@grouped
 def worker(
     servers: Annotated[str, typer.Option(help="Addresses of the servers, as host:port, in the order of the clients'.")],
     address: Listening = "127.0.0.1:0",
@@ -173,11 +182,14 @@ def worker(
     terminated_status: TerminatedStatus = 0,
     drain_secs: DrainSecs = 25.0,
     supervisor: Supervisor = 0,
+    *,
+    metrics: MetricsOptions,
 ) -> None:
     """Pool rows of servers, and sum gradients by row, until SIGTERM, after which a job that has no other worker may commit.
 
     A killed process is replaced at once.
     """
+    from headrace.metrics.process import Process
     from trainer.job.launch.worker_process import WorkerOptions, run_worker
     from trainer.servers.tls import client_tls, server_tls
     from trainer.wire.flight.addresses import Address
@@ -205,7 +217,9 @@ def worker(
         say(f"pooling rows at {place}, of the servers at {servers}")
         _write_address(address_file, place)
 
-    if status := run_worker(options, listening) or terminated_status:
+    with metrics.bound(Process("embedding_worker", address)) as serve_metrics:
+        status = run_worker(replace(options, serve_metrics=serve_metrics), listening)
+    if status := status or terminated_status:
         raise typer.Exit(status)
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options.beam import BeamOptions, Runner
+from headrace.cli.options.metrics import MetricsOptions
+from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import (
     ModelOrRun,
@@ -36,13 +38,15 @@ from headrace.cli.options.scoring_hosts import (
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.terminal.output import emit, say
-from headrace.terminal.progress import progress_bar
+from headrace.terminal.progress import Report, progress_bar
 from headrace.terminal.quiet import import_tensorflow_quietly
 from headrace.terminal.units import many
 from trainer.job.launch.role_signals import end_with_supervisor
 from transforms.errors import DataError, InputError, NotFound
+from transforms.metrics.registry import Registry
 
 if TYPE_CHECKING:
+    from headrace.metrics.scoring import ScoringMetrics
     from pipelines.scoring import Score, ScoringConfig, ScoringReport
     from trainer.job.scoring.shared_scoring import ScoringChannels
     from trainer.run.weights.saved_run import SavedRun
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 
+@grouped
 def predict(
     model: ModelOrRun,
     output: Annotated[str, typer.Option(help="Local folder of the scores: PARTITION/scores-*.parquet.")],
@@ -74,6 +79,8 @@ def predict(
     meeting: Meeting = "",
     supervisor: Supervisor = 0,
     table_version: TableVersion = 0,
+    *,
+    metrics: MetricsOptions,
 ) -> None:
     """Score partitions with the newest checkpoint of a trained model. Row i of a file is event i of its fragment.
 
@@ -85,6 +92,8 @@ def predict(
     together = scoring_hosts(hosts, rank, token_file, meeting)
     if together is not None and (runner != "DirectRunner" or beam_options):
         raise InputError("--hosts needs no Beam runner", where="--runner", value=runner, next_step="leave out --runner and --beam-option, or --hosts")  # fmt: skip
+    from headrace.metrics.process import Process
+    from headrace.metrics.scoring import ScoringMetrics
     from headrace.scoring import load_scores
     from headrace.screens.predict import PredictedScreen
     from pipelines.runners.runner import RunnerOptions
@@ -94,10 +103,14 @@ def predict(
     options = RunnerOptions(runner, flags=tuple(beam_options or ()))
     named = named_run(model, version, run_dir)
     model = named.model
+    recorded, registry = ScoringMetrics("partition" if together is None else "file"), Registry()
+    registry.add("predict", recorded.families)
     with (
+        metrics.bound(Process("predict", model, run=named.run_dir)) as serve,
         open_warehouse(home) as warehouse,
         pinned(warehouse, model, named.version, first, last, "predict", table_version) as solution,
     ):
+        serve(registry)
         folder = run_folder_of(named.run_dir, model, solution.model_version, home)
         raw, time_column = _raw_columns(warehouse, solution.table, columns)
         configure = partial(
@@ -106,14 +119,15 @@ def predict(
         if together is None:
             saved = _saved(folder, model)
             _check(saved, solution, folder)
-            with progress_bar(f"scoring {model}", "partitions") as report:
+            with progress_bar(f"scoring {model}", "partitions") as shown:
+                report = _both(shown, recorded.report)
                 config = configure(source=saved.digest, load=partial(load_scores, folder, saved.path))
                 done, checkpoint = score_partitions(solution, config, options, progress=report), saved.name
         else:
             command = partial(
                 predicting_command, model, solution.model_version, folder, start, end, columns, output, home, together.hosts, solution.table_version
             )  # fmt: skip
-            done, checkpoint = _predict_together(solution, folder, configure, together, command)
+            done, checkpoint = _predict_together(solution, folder, configure, together, command, recorded)
     if together is not None and together.rank:
         return say(f"host {together.rank} has scored {many(done.rows, 'event')}: host 0 shows the sum")
     screen = PredictedScreen(
@@ -139,6 +153,7 @@ def _predict_together(
     configure: Callable[..., ScoringConfig],
     together: ScoringHosts,
     command: Callable[[int, Path], Sequence[str]],
+    recorded: ScoringMetrics,
 ) -> tuple[ScoringReport, str]:
     """Write the scores by all hosts at once; what they have done, on the first one, and the checkpoint."""
     import_tensorflow_quietly()
@@ -154,8 +169,19 @@ def _predict_together(
         done = score_share(solution, config, steps.rank, steps.hosts, own.predict, report)
         return _summed(done, steps), own.saved.name
 
-    with progress_bar("scoring", "files") as report:
+    with progress_bar("scoring", "files") as shown:
+        report = _both(shown, recorded.report)
         return together.run(command, attempt, say)
+
+
+def _both(one: Report, other: Report) -> Report:
+    """Reports progress to both."""
+
+    def report(done: int, total: int) -> None:
+        one(done, total)
+        other(done, total)
+
+    return report
 
 
 def _unused() -> Score:

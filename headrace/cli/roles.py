@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options.devices import DeviceOptions
+from headrace.cli.options.metrics import MetricsOptions
 from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.quantities import check_grace
 from headrace.cli.options.session import open_warehouse
 from headrace.cli.options.tokens import read_token_file
 from headrace.cli.options.tpus import TpuOptions
 from headrace.launchers.role_commands import SLICE_PORT
+from headrace.metrics.process import Process
 from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import HeadraceError, InputError
 from transforms.execution.memory import keep_freed_memory
+from transforms.metrics.registry import Registry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,6 +94,7 @@ def _opened(run: str, address: str, supervisor: int) -> tuple[JobFiles, Address]
 
 
 @app.command("controller")
+@grouped
 def controller(
     run: Run,
     commit: Annotated[
@@ -98,6 +102,8 @@ def controller(
     ] = "",
     address: Listen = "127.0.0.1:0",
     supervisor: Supervised = 0,
+    *,
+    metrics: MetricsOptions,
 ) -> None:
     """Decide: keep the state of the job, and publish its commits."""
     from trainer.job.launch.controller_process import run_controller
@@ -106,7 +112,10 @@ def controller(
 
     files, place = _opened(run, address, supervisor)
     newest = Commit(*_numbers(commit)) if commit else None
-    run_controller(files, newest=newest, address=place, on_signals=on_termination)
+    registry = Registry()
+    with metrics.bound(Process("controller", "controller", run=run)) as serve:
+        serve(registry)
+        run_controller(files, newest=newest, address=place, on_signals=on_termination, metrics=registry)
 
 
 def _numbers(text: str) -> tuple[int, int, int]:
@@ -129,6 +138,11 @@ def _role(files: JobFiles, name: str, address: Address, advertised: str, control
         parse(controller) if controller else None,
         read_token_file(token) if token else "",
     )
+
+
+def _run_of(run: str, token_file: str) -> str:
+    """The run of a role, in its metrics; "" where ``run`` is a folder of the process alone."""
+    return "" if token_file else run
 
 
 def _end(is_over: bool, over_status: int) -> None:
@@ -156,6 +170,7 @@ def _slowed(read: ReadBySolution, file: str) -> ReadBySolution:
 
 
 @app.command("reader")
+@grouped
 def reader(
     run: Run,
     name: Name = "r0",
@@ -166,6 +181,8 @@ def reader(
     over_status: OverStatus = 0,
     slow_disk: SlowDiskFile = "",
     supervisor: Supervised = 0,
+    *,
+    metrics: MetricsOptions,
 ) -> None:
     """Read work units for the hosts. Status 75: it left a job that goes on."""
     from trainer.job.launch.reader_process import run_reader
@@ -181,7 +198,11 @@ def reader(
         read = read_by_solution(Storage(home), partial(_record_damage, home))
         return _slowed(read, slow_disk) if slow_disk else read
 
-    _end(run_reader(options, open_read, on_signals=on_termination), over_status)
+    registry = Registry()
+    with metrics.bound(Process("reader", name, run=_run_of(run, token_file))) as serve:
+        serve(registry)
+        is_over = run_reader(options, open_read, on_signals=on_termination, metrics=registry)
+    _end(is_over, over_status)
 
 
 def _record_damage(home: str, memo: str, path: str, error: MemoDamaged) -> None:
@@ -212,6 +233,7 @@ def host(
     *,
     tpu: TpuOptions,
     device: DeviceOptions,
+    metrics: MetricsOptions,
     slow_disk: SlowDiskFile = "",
     supervisor: Supervised = 0,
 ) -> None:
@@ -219,21 +241,27 @@ def host(
     from trainer.job.launch.host_process import run_host
     from trainer.job.launch.notices import MetadataNotice
     from trainer.job.launch.role_signals import on_termination
+    from trainer.run.host_metrics import HostMetrics
 
     tpus = tpu.chosen()
     device.let_be_seen()
     files, place = _opened(run, address, supervisor)
     keep_freed_memory()
     options = _role(files, name, place, advertised, controller, token_file)
-    is_over = run_host(
-        replace(options, grace_secs=check_grace("--grace-secs", grace_secs)),
-        prepare=import_tensorflow_quietly,
-        use_device=device.use,
-        on_signals=on_termination,
-        before_write=_slow(slow_disk),
-        notice_sources=[MetadataNotice(notice_metadata, grace_secs=grace_secs)] if notice_metadata else (),
-        connect=None if tpus is None else tpus.connect,
-    )
+    with metrics.bound(Process("host", name, run=_run_of(run, token_file))) as serve:
+        recorded, registry = HostMetrics(), Registry()
+        registry.add("host", recorded.families)
+        serve(registry)
+        is_over = run_host(
+            replace(options, grace_secs=check_grace("--grace-secs", grace_secs)),
+            prepare=import_tensorflow_quietly,
+            use_device=device.use,
+            on_signals=on_termination,
+            before_write=_slow(slow_disk),
+            notice_sources=[MetadataNotice(notice_metadata, grace_secs=grace_secs)] if notice_metadata else (),
+            connect=None if tpus is None else tpus.connect,
+            metrics=recorded,
+        )
     _end(is_over, over_status)
 
 

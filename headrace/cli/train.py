@@ -18,6 +18,7 @@ from headrace.cli.launching import write_launch, write_phases
 from headrace.cli.options.batch_files import open_batch_files
 from headrace.cli.options.exports import check_exported, finish_export, open_export
 from headrace.cli.options.launchers import REMOTE
+from headrace.cli.options.metrics import MetricsOptions
 from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.runs import job_folder, run_folder_of
 from headrace.cli.options.servers import OpenServers, open_servers
@@ -61,6 +62,7 @@ from headrace.views.training_figures import (
 from trainer.job.launch.role_signals import end_with_supervisor
 from transforms.errors import InputError
 from transforms.execution.memory import keep_freed_memory
+from transforms.metrics.registry import Registry
 
 if TYPE_CHECKING:
     from typer._click import Context
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from trainer.errors import ServerLost
     from trainer.options.config import TrainConfig
     from trainer.planning.plan import PartitionPlan
+    from trainer.run.host_metrics import HostMetrics
     from trainer.run.loop import TrainEvent, TrainReport
     from trainer.run.progress.data_changes import ChangePolicy
     from trainer.run.progress.evaluation_log import EvaluatedCommit
@@ -125,7 +128,9 @@ def train(options: TrainOptions) -> None:
         evaluating = pins.enter_context(
             evaluator(held_out if data.evaluate_commits else None, folder, files, data.end, data.test_end, home)
         )
-        on_servers = pins.enter_context(open_servers(options.servers, options.cluster, folder, files, partition))
+        on_servers = pins.enter_context(
+            open_servers(options.servers, options.cluster, folder, files, partition, options.metrics)
+        )
         keep_freed_memory()  # each fragment takes as much as the one before
         if tpus is not None:
             training = {**training, "engine": "tpu"}
@@ -182,9 +187,12 @@ def train(options: TrainOptions) -> None:
             import_tensorflow_quietly()
             scales_here = False
             on_commit = None if exporter is None else exporter.look
-            with interrupt_is_request(_STOPPING) as is_stopped:
+            with (
+                interrupt_is_request(_STOPPING) as is_stopped,
+                training_metrics(options.metrics, options.model, folder) as recorded,
+            ):
                 train_once = partial(
-                    _train, warehouse, solution, settings, changes, slice_, on_commit, batch_files, is_stopped
+                    _train, warehouse, solution, settings, changes, slice_, on_commit, batch_files, recorded, is_stopped
                 )
                 if on_servers is None:
                     report = train_once(partition, sparse_core)
@@ -323,6 +331,19 @@ def _connect(tpus: TpuOptions, options: Mapping[str, Any], run_dir: str, *, is_s
     return found
 
 
+@contextmanager
+def training_metrics(options: MetricsOptions, model: str, folder: str) -> Iterator[HostMetrics]:
+    """What a training in this process records, served while the block runs if the options name an address."""
+    from headrace.metrics.process import Process
+    from trainer.run.host_metrics import HostMetrics
+
+    recorded, registry = HostMetrics(), Registry()
+    registry.add("host", recorded.families)
+    with options.bound(Process("host", model, run=folder)) as serve:
+        serve(registry)
+        yield recorded
+
+
 def _train(
     warehouse: Warehouse,
     solution: ReadSolution,
@@ -331,6 +352,7 @@ def _train(
     slice_: TpuSlice | None,
     on_commit: Callable[[], None] | None,
     batch_files: BatchFolder | None,
+    metrics: HostMetrics,
     is_stopped: Callable[[], bool],
     plan: PartitionPlan | None,
     sparse_core: SparseCoreSettings | None,
@@ -371,6 +393,7 @@ def _train(
             ends_early=is_stopped if leaving is None else lambda: is_stopped() or leaving.must_end_early(),
             record=recorder(warehouse, PROCESS),
             batch_files=batch_files,
+            metrics=metrics,
         )
 
 

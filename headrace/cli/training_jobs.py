@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.cli.commit_samples import CommitSamples
 from headrace.cli.held_out_scoring import score_due_pass
+from headrace.cli.options.metrics import MetricsOptions
+from headrace.cli.options.option_groups import command_line
 from headrace.cli.plan_following import plan_feedback
 from headrace.cli.remote_workers import RemoteWorkers, replaced_when_terminated
 from headrace.cli.train_options.hosts import HostOptions
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
 
+_NO_METRICS = MetricsOptions()
+
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
@@ -71,6 +75,7 @@ class JobOptions:
         wire_values: how rows and gradients are encoded between hosts, see :class:`~trainer.tables.wire.settings.WireSettings`.
         dense_values: how dense gradients are sent between hosts.
         of_hosts: the options of host processes of this machine, such as their device.
+        metrics: of the processes that this one starts.
         batch_file_bytes: the most bytes of all files of batches in the home; 0: hosts use none.
     """
 
@@ -83,6 +88,7 @@ class JobOptions:
     wire_values: str = "float32"
     dense_values: str = "float32"
     of_hosts: tuple[str, ...] = ()
+    metrics: MetricsOptions = _NO_METRICS
     batch_file_bytes: int = 0
 
 
@@ -333,6 +339,7 @@ class _Job:
                     str(self._files.root),
                     listen="" if remote is None else str(remote.listen),
                     of_hosts=options.of_hosts,
+                    metrics=options.metrics,
                 ),
                 show,
                 say,
@@ -507,6 +514,7 @@ def job_options(options: TrainOptions, folder: str = "") -> JobOptions | None:
         wire_values=values,
         dense_values=hosts.dense_values or "float32",
         of_hosts=of_hosts,
+        metrics=options.metrics,
         batch_file_bytes=options.data.batch_file_bytes(),
     )
 
@@ -674,11 +682,28 @@ def _sum_figures(status: JobStatus) -> SumFigures | None:
 
 
 def role_command(
-    folder: str, kind: str, name: str, options: Sequence[str], *, listen: str = "", of_hosts: Sequence[str] = ()
+    folder: str,
+    kind: str,
+    name: str,
+    options: Sequence[str],
+    *,
+    listen: str = "",
+    of_hosts: Sequence[str] = (),
+    metrics: MetricsOptions = _NO_METRICS,
 ) -> list[str]:
-    """The command line of a role's process of the job in ``folder``; ``listen``: the address of its controller; ``of_hosts``: options of hosts."""
+    """The command line of a role's process of the job in ``folder``.
+
+    Args:
+        listen: the address of the controller of a job on other machines.
+        of_hosts: the options of hosts.
+        metrics: of the command; a controller of a job on other machines serves at its address, and others at free ports, which are in files.
+    """
+    from trainer.job.control.job_files import JobFiles
+
     named = (("--address", listen) if listen else ()) if kind == "controller" else ("--name", name)
-    return module_command("headrace", "role", kind, folder, *named, *options, *(of_hosts if kind == "host" else ()))
+    measured = command_line(metrics) if listen else metrics.of_child(name, folder, JobFiles(Path(folder)).metrics)
+    own = of_hosts if kind == "host" else ()
+    return module_command("headrace", "role", kind, folder, *named, *options, *own, *measured)
 
 
 def server_roles(

@@ -16,6 +16,8 @@ import typer
 
 from headrace.cli.capacity import capacity_screen, figures
 from headrace.cli.options.beam import BeamOptions, Runner
+from headrace.cli.options.metrics import MetricsOptions
+from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.quantities import bytes_of
 from headrace.cli.options.session import AsJson, Home, Opening, open_warehouse
 from headrace.terminal.output import emit, say
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from warehouse.warehouse import Warehouse
 
 
+@grouped
 def work(
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="Stop when no task is left to lease, now or soon.")
@@ -61,11 +64,10 @@ def work(
     ] = False,
     threads: Annotated[int, typer.Option(help="Threads per worker, for the hint. 0: as many as this machine has.")] = 0,
     max_workers: Annotated[int, typer.Option(help="The maximum number of workers, for the hint.")] = 100,
-    metrics_port: Annotated[
-        int | None, typer.Option(help="Serve metrics for Prometheus at http://127.0.0.1:PORT/metrics.")
-    ] = None,
     home: Home = "",
     as_json: AsJson = False,
+    *,
+    metrics: MetricsOptions,
 ) -> None:
     """Lease queued tasks, compute them with Apache Beam and store the memos. Any number of workers can run at once.
 
@@ -85,7 +87,7 @@ def work(
         emit(_template(home, config), as_json=as_json)
         return
     done = WorkerReport()
-    serving = partial(figures, port=metrics_port, threads=threads, max_workers=max_workers)
+    serving = partial(figures, metrics, threads=threads, max_workers=max_workers)
     _run(home, config, done, serving, until_idle=until_idle)
     emit(_screen(config.name, done), as_json=as_json)
 

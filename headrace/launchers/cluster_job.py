@@ -85,6 +85,8 @@ class ClusterJob:
         embedding_workers: the number of embedding workers between hosts and servers; 0: hosts use the servers themselves.
         files: the texts of "plan" and "towers", by option.
         has_export: the controller writes links of served weights, on its disk before they are sent to a bucket.
+        metrics_address: where each process serves metrics, as host:port; empty: none does.
+        anonymous_metrics: the names of clients in metrics are hashed.
         phase: of the run, "initial" or "caught_up", whose processes these are; empty: the run has no phases.
     """
 
@@ -110,6 +112,8 @@ class ClusterJob:
     embedding_workers: int = 0
     files: Mapping[str, str] = field(default_factory=dict)
     has_export: bool = False
+    metrics_address: str = ""
+    anonymous_metrics: bool = False
     phase: str = ""
 
     def __post_init__(self) -> None:
@@ -145,6 +149,18 @@ class ClusterJob:
         if len(self.options.encode()) > _MOST_OPTIONS_BYTES:
             raise InputError("training options must be short", where="--config", value=f"{len(self.options):,} characters",
                              allowed=f"{_MOST_OPTIONS_BYTES:,} bytes")  # fmt: skip
+
+    @property
+    def metrics_port(self) -> int:
+        """The port of the metrics of each process; 0 without metrics."""
+        return int(self.metrics_address.rpartition(":")[2]) if self.metrics_address else 0
+
+    @property
+    def metrics_arguments(self) -> list[str]:
+        """The options of each process for its metrics."""
+        if not self.metrics_address:
+            return []
+        return ["--metrics-address", self.metrics_address, *(["--anonymous-metrics"] if self.anonymous_metrics else [])]
 
     @property
     def workers(self) -> str:

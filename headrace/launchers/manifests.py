@@ -48,6 +48,7 @@ Object = dict[str, Any]
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _SET_INDEX = "metadata.labels['apps.kubernetes.io/pod-index']"
 _PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+_SLICE = "slice"
 #: The user of the images of controller and reader.
 _USER = 1000
 #: Statuses of roles that are started again without counting as failures: they left, or were terminated.
@@ -281,10 +282,11 @@ def _slices(job: ClusterJob) -> Object:
     selector, resources = _nodes_of_slice(job, job.topology)
     command = slice_command(job, f"h{_JOB_INDEX}", _controller_address(job))
     container = _container(job, "host", command, [_TOKEN_MOUNT], {}, [_JOB_INDEX_VARIABLE])
-    container |= {"name": "slice", "resources": resources}
+    container |= {"name": _SLICE, "resources": resources}
+    container.pop("ports", None)  # TensorFlow's server has no metrics
     pod = _worker_pod(job, container, math.ceil(job.grace_secs) + END_SECS)
     pod |= {"nodeSelector": selector, "volumes": [_token_volume(job)]}
-    return _on_one_slice(_replicated_job(job, "slice", job.slice_machines, pod, replicas=job.hosts))
+    return _on_one_slice(_replicated_job(job, _SLICE, job.slice_machines, pod, replicas=job.hosts))
 
 
 def _machines_of_host(job: ClusterJob) -> str:
@@ -328,7 +330,10 @@ def _reader_set(job: ClusterJob, cluster: Cluster) -> Object:
         "serviceName": job.workers,  # no name is asked for: readers tell the controller the addresses of their pods
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": _reader_pod(job, _variable_of(_SET_INDEX))},
+        "template": {
+            "metadata": _pod_metadata(job, labels),
+            "spec": _reader_pod(job, _variable_of(_SET_INDEX)),
+        },
     }
     return {**found, "spec": spec}
 
@@ -364,7 +369,7 @@ def _server_set(job: ClusterJob, cluster: Cluster) -> tuple[Object, Object]:
         "serviceName": job.server_set,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": _server_pod(job)},
+        "template": {"metadata": _pod_metadata(job, labels), "spec": _server_pod(job)},
     }
     return (
         {**_object("v1", "Service", job, cluster, suffix), "spec": service},
@@ -432,11 +437,21 @@ def _replicated_job(
         "backoffLimit": _MOST_FAILURES,
         "podFailurePolicy": {"rules": [*passing, *rules]},
         "template": {
-            "metadata": {"labels": {**_labels(job), "app.kubernetes.io/component": name}},
+            "metadata": _pod_metadata(
+                job, {**_labels(job), "app.kubernetes.io/component": name}, is_scraped=name != _SLICE
+            ),
             "spec": {"restartPolicy": "Never", **pod},
         },
     }
     return {"name": name, "replicas": replicas, "template": {"spec": spec}}
+
+
+def _pod_metadata(job: ClusterJob, labels: Object, *, is_scraped: bool = True) -> Object:
+    """The labels of a pod, and the annotations by which a scraper finds its metrics, if it serves any."""
+    if not job.metrics_port or not is_scraped:
+        return {"labels": labels}
+    scraped = {"scrape": "true", "port": str(job.metrics_port), "path": "/metrics"}
+    return {"labels": labels, "annotations": {f"prometheus.io/{key}": value for key, value in scraped.items()}}
 
 
 def _container(
@@ -453,6 +468,7 @@ def _container(
         "command": [command[0]],
         "args": list(command[1:]),
         "env": list(variables),
+        **({"ports": [{"name": "metrics", "containerPort": job.metrics_port}]} if job.metrics_port else {}),
         "resources": {"requests": dict(requests)},
         "volumeMounts": list(mounts),
     }

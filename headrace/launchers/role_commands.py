@@ -62,6 +62,7 @@ def controller_command(
         *(("--servers", ",".join(servers)) if servers else ()),
         *(("--scale-servers-from", str(job.servers_from)) if job.servers_from else ()),
         *(("--embedding-workers", ",".join(workers)) if workers else ()),
+        *job.metrics_arguments,
     ]
 
 
@@ -74,6 +75,7 @@ def server_command(job: ClusterJob, address: str) -> list[str]:
         *("headrace", "ps", "serve", "--address", address, "--memory", MEMORY_FOLDER, "--token-file", TOKEN_FILE),
         *("--threads", str(job.server_threads)),
         *("--runs", job.run_dir, "--terminated-status", str(SIGTERM_STATUS), "--drain-secs", f"{job.grace_secs:g}"),
+        *job.metrics_arguments,
     ]
 
 
@@ -82,19 +84,20 @@ def worker_command(job: ClusterJob, address: str, servers: Sequence[str]) -> lis
     return [
         *("headrace", "ps", "worker", "--servers", ",".join(servers), "--address", address, "--token-file", TOKEN_FILE),
         *("--terminated-status", str(SIGTERM_STATUS), "--drain-secs", f"{job.grace_secs:g}"),
+        *job.metrics_arguments,
     ]
 
 
 def reader_command(job: ClusterJob, name: str, address: str, controller: str) -> list[str]:
     """The command of a reader, which serves at ``address``."""
-    return [*_role_command("reader", name, address, controller), *_over_status(job)]
+    return [*_role_command("reader", name, address, controller), *_over_status(job), *job.metrics_arguments]
 
 
 def host_command(job: ClusterJob, name: str, address: str, controller: str, machines: str = "") -> list[str]:
     """The command of a host, which serves at ``address``; ``machines``: the addresses of the TensorFlow servers that it drives."""
     notices = ["--notice-metadata", job.notice_metadata] if job.notice_metadata else []
     tpus = [*job.device_arguments, *(["--tpu", machines] if machines else [])]
-    own = ["--grace-secs", f"{job.grace_secs:g}", *notices, *tpus, *_over_status(job)]
+    own = ["--grace-secs", f"{job.grace_secs:g}", *notices, *tpus, *_over_status(job), *job.metrics_arguments]
     return [*_role_command("host", name, address, controller), *own]
 
 

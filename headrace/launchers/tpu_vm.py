@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.launchers.cluster_job import ClusterJob
 from headrace.launchers.role_commands import (
@@ -25,15 +25,17 @@ from trainer.options.topology import GENERATIONS
 from transforms.errors import InputError
 
 _ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]{1,2}-[a-z]{1,2}[0-9]?[a-z]?\Z", re.ASCII)
+_MOST_PORT = 65535
 _PROJECT = re.compile(r"([a-z][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]\Z", re.ASCII)
 #: Texts of commands that the shell of a machine replaces.
-_IP, _CONTROLLER, _INDEX, _READER, _READER_PORT, _SERVERS = (
+_IP, _CONTROLLER, _INDEX, _READER, _READER_PORT, _SERVERS, _READER_METRICS = (
     "@ip@",
     "@controller@",
     "@index@",
     "@reader@",
     "@port@",
     "@servers@",
+    "@metrics@",
 )
 _SHELL = {
     _IP: "$ip",
@@ -42,6 +44,7 @@ _SHELL = {
     _READER: "$reader",
     _READER_PORT: "$port",
     _SERVERS: "$servers",
+    _READER_METRICS: "$metrics",
 }
 
 
@@ -105,7 +108,28 @@ def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
         reader=_docker("reader", job, _reader(job)),
         readers=job.readers.most,
         first_port=FIRST_READER_PORT,
-    )
+        metrics=_READER_METRICS_PORT.format(first=_metrics_port(job, _READERS), machines=topology.hosts) if job.metrics_address else "",
+    )  # fmt: skip
+
+
+#: On a machine, the metrics of the controller are at the port that is given, those of its host and its readers at the next ones.
+_HOSTS, _READERS = 1, 2
+_READER_METRICS_PORT = "\n  metrics=$(({first} + reader / {machines}))"
+
+
+def _metrics_port(job: ClusterJob, place: int) -> int:
+    """A port for metrics above that of the controller. Raises :class:`InputError` for one that does not exist."""
+    found = job.metrics_port + place
+    if found + (job.readers.most if place == _READERS else 0) > _MOST_PORT:
+        raise InputError("processes on one machine must have ports for their metrics from the given one on", where="--metrics-address",
+                         value=job.metrics_address, next_step="give a lower port")  # fmt: skip
+    return found
+
+
+def _with_metrics(job: ClusterJob, port: int | str) -> ClusterJob:
+    """The job, with another port of metrics if there are any."""
+    host = job.metrics_address.rpartition(":")[0]
+    return replace(job, metrics_address=f"{host}:{port}") if host else job
 
 
 def _controller(job: ClusterJob) -> list[str]:
@@ -115,7 +139,7 @@ def _controller(job: ClusterJob) -> list[str]:
 def _host(job: ClusterJob) -> str:
     """The commands of a machine that start its host, and its TensorFlow server where one host drives those of all machines."""
     controller, drives = f"{_CONTROLLER}:{CONTROLLER_PORT}", bool(job.slice_machines)
-    started = _docker("host", job, host_command(job, f"h{_INDEX}", f"{_IP}:{HOST_PORT}", controller, _SERVERS if drives else ""))  # fmt: skip
+    started = _docker("host", job, host_command(_with_metrics(job, _metrics_port(job, _HOSTS)), f"h{_INDEX}", f"{_IP}:{HOST_PORT}", controller, _SERVERS if drives else ""))  # fmt: skip
     if not drives:
         return started
     on_first = started.replace("\n", "\n  ")
@@ -123,7 +147,9 @@ def _host(job: ClusterJob) -> str:
 
 
 def _reader(job: ClusterJob) -> list[str]:
-    return reader_command(job, f"r{_READER}", f"{_IP}:{_READER_PORT}", f"{_CONTROLLER}:{CONTROLLER_PORT}")
+    return reader_command(
+        _with_metrics(job, _READER_METRICS), f"r{_READER}", f"{_IP}:{_READER_PORT}", f"{_CONTROLLER}:{CONTROLLER_PORT}"
+    )
 
 
 def _docker(role: str, job: ClusterJob, command: Sequence[str]) -> str:
@@ -207,7 +233,7 @@ if [ "$index" = 0 ]; then
   {controller}
 fi
 for ((reader = index; reader < {readers}; reader += {machines})); do
-  port=$(({first_port} + reader / {machines}))
+  port=$(({first_port} + reader / {machines})){metrics}
   {reader}
 done
 {host}

@@ -168,10 +168,11 @@ class JobCommitter:
             for outcome in result.outcomes
             if outcome.failure is None and outcome.memo_key in tasks
         ]
-        answers = commit_memos(self._warehouse, [
-            (tasks[outcome.memo_key], MemoWritten(result.file_of(outcome), outcome.rows, outcome.size_bytes, outcome.secs))
-            for result, tasks, outcome in written
-        ], [work for result in batch for work in result.operators])  # fmt: skip
+        with self._report.commits.timed():
+            answers = commit_memos(self._warehouse, [
+                (tasks[outcome.memo_key], MemoWritten(result.file_of(outcome), outcome.rows, outcome.size_bytes, outcome.secs))
+                for result, tasks, outcome in written
+            ], [work for result in batch for work in result.operators])  # fmt: skip
         for (result, tasks, outcome), answer in zip(written, answers, strict=True):
             del tasks[outcome.memo_key]
             self._report.memos += answer

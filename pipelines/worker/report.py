@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from transforms.metrics.instruments import Histogram
 from warehouse.queue.failures import Failure
 
 #: A limit, since a worker may run for months with a component that fails in every fragment.
@@ -27,6 +28,7 @@ class WorkerReport:
         job_secs: The run time of jobs.
         times_busy: How often the catalog was locked for longer than its timeout, or unreachable.
         postponed: Tasks left in the queue, since their next attempt is due too late.
+        leases, commits, job_times: The seconds of each lease, of each transaction that commits memos, and of each job.
         errors: The first :data:`ERRORS_KEPT` distinct messages of failures; the quarantine has all.
     """
 
@@ -42,6 +44,9 @@ class WorkerReport:
     job_secs: float = 0.0
     times_busy: int = 0
     postponed: int = 0
+    leases: Histogram = field(default_factory=Histogram, compare=False, repr=False)
+    commits: Histogram = field(default_factory=Histogram, compare=False, repr=False)
+    job_times: Histogram = field(default_factory=Histogram, compare=False, repr=False)
     errors: list[str] = field(default_factory=list)
 
     def count_busy(self) -> None:

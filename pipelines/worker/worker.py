@@ -142,9 +142,10 @@ def _work(
     catalog_retry: CatalogRetry,
 ) -> WorkerReport:
     def lease() -> tuple[LeasedTask, ...]:
-        settle_storage(warehouse)
-        queue_missing(warehouse)
-        return lease_tasks(warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes)
+        with worker.report.leases.timed():
+            settle_storage(warehouse)
+            queue_missing(warehouse)
+            return lease_tasks(warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes)
 
     remove_abandoned_results(warehouse.storage, catalog_retry.call(warehouse.clock) - _ABANDONED_SECS)
     started = time.monotonic()
@@ -213,7 +214,9 @@ class _Worker:
             options = job_options(self._options, self._config.name, job)
             run_memoize(committer.works, home, job, options, partial(self._attend_job, committer), self._config.limits)
         finally:
-            self.report.job_secs += time.monotonic() - started
+            job_secs = time.monotonic() - started
+            self.report.job_secs += job_secs
+            self.report.job_times.observe(job_secs)
             self._read_failures = committer.read_failures
             self.leased = tuple(committer.open_tasks)
             self.release()

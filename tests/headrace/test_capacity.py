@@ -14,7 +14,7 @@ def test_the_hint_works_on_nothing(submitted: Callable[..., Answer]) -> None:
     assert submitted("work", "--autoscale-hint", "--json").json["clients"][0]["queued"] == found["clients"][0]["queued"]
     text = submitted("work", "--autoscale-hint", "--threads", 2).out
     assert "the queue needs 1 worker with 2 threads each; 0 workers have tasks now" in text
-    served = submitted("work", "--until-idle", "--metrics-port", 0).err
+    served = submitted("work", "--until-idle", "--metrics-address", 0).err
     assert served.startswith("metrics for Prometheus: http://127.0.0.1:")
     idle = submitted("work", "--autoscale-hint", "--json").json
     assert (idle["workers"], idle["clients"], idle["why"]) == (0, [], "nothing is queued")
@@ -22,4 +22,4 @@ def test_the_hint_works_on_nothing(submitted: Callable[..., Answer]) -> None:
 
 def test_nonsense_is_refused(submitted: Callable[..., Answer]) -> None:
     assert "max_workers" in submitted("work", "--autoscale-hint", "--max-workers", 0, status=2).err
-    assert "free port" in submitted("work", "--until-idle", "--metrics-port", 99_999, status=2).err
+    assert "HOST:PORT" in submitted("work", "--until-idle", "--metrics-address", 99_999, status=2).err

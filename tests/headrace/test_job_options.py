@@ -57,3 +57,10 @@ def test_a_range_of_readers_limits_each_phase(options, initial, caught_up):
 def test_a_job_without_a_number_has_at_most_a_reader_on_each_core():
     settings = job_settings(job_options(parse_training(["ctr", "--hosts", "1"])))
     assert (settings.initial.least_readers, settings.initial.most_readers) == (1, os.cpu_count())
+
+
+def test_processes_of_a_job_on_this_machine_have_free_ports(capsys):
+    assert run(["train", "m", "--hosts", "2", "--metrics-address", "9464"]) == 2
+    assert "free ports" in capsys.readouterr().err
+    assert run(["train", "m", "--metrics-targets", "folder"]) == 2
+    assert "--metrics-address" in capsys.readouterr().err

@@ -51,7 +51,7 @@ EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
     "pipelines.kafka.topic": ("kafka",),
     "pipelines.runners.dataflow": ("dataflow",),
     "pipelines.staging": ("dataflow",),
-    "pipelines.worker.metrics": ("metrics",),
+    "headrace.metrics": ("metrics",),
     "trainer": ("train",),
     "trainer.planning.towers": ("plan",),
     "trainer.solving": ("plan",),

@@ -33,6 +33,7 @@ from trainer.planning.plan import PartitionPlan
 from trainer.run.batch_files.epoch_batches import EpochBatches, RunFiles
 from trainer.run.batch_files.stretch import Stretches
 from trainer.run.batch_files.stretch_files import BatchFileCounts, StretchFiles
+from trainer.run.host_metrics import HostFigures, HostMetrics
 from trainer.run.labels.late_data import NOTHING_LATE, LateData
 from trainer.run.preparation.preparation import PreparedRun, check_placement, check_policy, described, prepare_run
 from trainer.run.progress.data_changes import REFUSE_CHANGES, ChangePolicy
@@ -192,6 +193,7 @@ def train(
     follow_moves: FollowMoves = stay,
     ends_early: Callable[[], bool] | None = None,
     batch_files: BatchFolder | None = None,
+    metrics: HostMetrics | None = None,
 ) -> TrainReport:
     """Train, or continue training, the model of ``solution`` in ``config.run_dir``. Deterministic: see :class:`TrainConfig`.
 
@@ -211,6 +213,7 @@ def train(
         make_engine: makes the engine of all tables on parameter servers; None: they are in this process.
         follow_moves: replaces that engine when its tables are on other servers.
         batch_files: where batches are kept for later passes and other runs of the model; None: they are not. No bit depends on it.
+        metrics: of this process, which the training records into and may be read at any time.
 
     Raises :class:`Busy` if another process trains there, :class:`RunMismatch` if the directory belongs to another run,
     :class:`ConfigError` or :class:`UntrainableInput` for bad options or inputs, :class:`BadLabel` or :class:`BadFeature`
@@ -242,7 +245,9 @@ def train(
         )
         run = _begin(
             prepare,
-            lambda found: _Run(found, tell, slice_, record, plan, settings, make_engine, follow_moves, batch_files),
+            lambda found: _Run(
+                found, tell, slice_, record, plan, settings, make_engine, follow_moves, batch_files, metrics
+            ),
         )
         return run.finish(clock, read, stop or _never, ends_early or _never)
 
@@ -296,8 +301,10 @@ class _Run:
         make_engine: MakeEngine | None = None,
         follow_moves: FollowMoves = stay,
         batch_files: BatchFolder | None = None,
+        metrics: HostMetrics | None = None,
     ) -> None:
         self._prepared, self._tell, self._batch_folder = prepared, tell, batch_files
+        self._metrics = HostMetrics() if metrics is None else metrics
         self._config, self._progress, self._ledger = prepared.config, prepared.progress, prepared.ledger
         self._run_dir = Path(self._config.run_dir)
         self._resumed_from = self._checkpoint = prepared.saved.path if prepared.saved else ""
@@ -354,6 +361,7 @@ class _Run:
         self._kept = first, 0
         finished = True
         self._steps = self._weights.steps(self._config.staleness, self._progress.step)
+        self._metrics.figures = self._figures
         self._files: RunFiles | None = None
         try:
             with ExitStack() as opened:
@@ -374,6 +382,19 @@ class _Run:
                 error, self._report(epochs - first, events, clock() - started, finished=False)
             ) from error
         return self._report(self._progress.epochs_done - first, self._events, clock() - started, finished=finished)
+
+    def _figures(self) -> HostFigures:
+        """The state of the training; any thread may ask."""
+        progress, history = self._progress, self._progress.history[-1:]
+        return HostFigures(
+            run_steps=progress.step,
+            run_epochs=progress.epochs_done,
+            planned_events=self._planned_events,
+            row_wait_secs=self._steps.wait_secs,
+            staleness=self._steps.staleness,
+            scores=history[0].scores if history else None,
+            hashed=self._weights.hashed_counts,
+        )
 
     def _report(self, epochs: int, events: int, seconds: float, *, finished: bool) -> TrainReport:
         prepared = self._prepared
@@ -454,8 +475,9 @@ class _Run:
         self, epoch: Epoch, batches: Iterator[Batch], read: ReadFragment, ends_early: Callable[[], bool]
     ) -> bool:
         """Train an epoch, or what is left of it, and commit; whether it was trained to its end."""
-        for batch in batches:
-            self._advance(batch, epoch)
+        for batch in self._metrics.waited_for(batches):
+            with self._metrics.steps.timed():
+                self._advance(batch, epoch)
             if self._ledger is not None and ends_early():
                 self._advance(None, epoch)
                 self._commit(epoch, is_within=True)
@@ -489,6 +511,7 @@ class _Run:
         self._sampler.add(self._progress.step, batch.ids, batch.rows)
         self._progress.step += 1
         self._events += batch.rows
+        self._metrics.events += batch.rows
         self._writer.look()
         self._say("batch")
 
@@ -518,6 +541,10 @@ class _Run:
         sampled = self._sampler.take()
 
         def write() -> Path:
+            with self._metrics.commits.timed():
+                return write_all()
+
+        def write_all() -> Path:
             try:
                 own = NO_SHARDS
                 if shards is not None:

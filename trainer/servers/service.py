@@ -37,8 +37,11 @@ from trainer.wire.frame_stream import STALL_SECS, FrameStream
 from trainer.wire.framed_service import FramedService, FramedStreams
 from trainer.wire.frames import Bytes, WireProtocol
 from transforms.errors import DataError, HeadraceError, InputError
+from transforms.metrics.instruments import LabelledHistograms
 
 _LOG = logging.getLogger(__name__)
+#: The kinds of requests in metrics.
+_NAMES = {kind: kind.name.lower() for kind in Kind}
 _MOST_CONNECTIONS = 2048
 #: How long a request may run after its connection has ended.
 _END_SECS = 10.0
@@ -98,6 +101,7 @@ class ServerService:
         limits: of its messages.
         tls: the certificate of the server; None: connections are not encrypted.
         drain: of the server, which counts its clients; None: it ends without one.
+        times: seconds of requests by their kind.
     """
 
     def __init__(
@@ -109,7 +113,9 @@ class ServerService:
         limits: ServiceLimits | None = None,
         tls: ssl.SSLContext | None = None,
         drain: Drain | None = None,
+        times: LabelledHistograms | None = None,
     ) -> None:
+        self._times = LabelledHistograms() if times is None else times
         self._drain = Drain(0) if drain is None else drain
         self._requests, self._is_finishing = RunningRequests(), False
         host, port = listening.getsockname()[:2]
@@ -158,6 +164,7 @@ class ServerService:
         frame = frames.receive_header()
         if frame is None or self._is_finishing:
             return False
+        began = time.perf_counter()
         header = read_header(frame, self._limits.most_bytes)
         if header.kind == Kind.OPEN and header.body_bytes > MOST_DOCUMENT_BYTES:
             raise DataError(
@@ -177,6 +184,7 @@ class ServerService:
                     _LOG.warning("a request was refused: %s", in_one_line(error))
                     reply = Reply(Kind.ERROR, [to_bytes(error)])
                 self._reply(frames, reply, header.number)
+        self._times.observe(_NAMES[header.kind], time.perf_counter() - began)
         return True
 
     def _handle(self, session: Session, header: Header, body: Bytes) -> Reply:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from headrace.cli.options.launchers import GKE, REMOTE, TPU_VM, ClusterOptions, option_name
+from headrace.cli.options.metrics import MetricsOptions
 from headrace.cli.options.option_groups import Mark
 from headrace.cli.options.tokens import read_token_file
 from headrace.terminal.output import say
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 #: More processes on one machine are a mistake.
 _MOST_LOCAL = 64
+_NO_METRICS = MetricsOptions()
 _RANGE = ".."
 SUMMED = "summed"
 _MOST_THREADS = 256
@@ -345,6 +347,7 @@ class OpenServers:
         begins_with: so many of them have tables when training begins; None: all.
         threads: of each server of this machine that a user moves tables to; 0: its share of the processors.
         watched: watches them since they have answered; None: nothing does.
+        metrics: of servers that are started.
     """
 
     servers: RunServers
@@ -355,6 +358,7 @@ class OpenServers:
     begins_with: int | None = None
     threads: int = 0
     watched: ServerWatch | None = None
+    metrics: MetricsOptions = _NO_METRICS
 
     @property
     def begun(self) -> RunServers:
@@ -393,7 +397,14 @@ class OpenServers:
             threads = self.threads or share_of_processors(count)
             authority = self.spec.authority  # of the servers that have the rows
             command = partial(server_command, authority=authority, threads=threads)
-            own = LocalServers(count, command, token_file=self.files.token, logs=logs, runs=_own_runs(self.folder))
+            own = LocalServers(
+                count,
+                command,
+                token_file=self.files.token,
+                logs=logs,
+                runs=_own_runs(self.folder),
+                metrics=partial(_metrics_of, self.metrics, self.folder, self.files),
+            )
             return own.__enter__()
 
         return ServerMoves(self.servers, MoveFiles.of_run(self.folder), start=start, started=self.local, tell=say)
@@ -401,11 +412,17 @@ class OpenServers:
 
 @contextmanager
 def open_servers(
-    options: ServerOptions, cluster: ClusterOptions, folder: str, job_folder: str, plan: PartitionPlan | None
+    options: ServerOptions,
+    cluster: ClusterOptions,
+    folder: str,
+    job_folder: str,
+    plan: PartitionPlan | None,
+    metrics: MetricsOptions = _NO_METRICS,
 ) -> Iterator[OpenServers | None]:
     """The servers and embedding workers of a run while it trains; None without ``--servers``.
 
     Those of this machine are started with the token of the job, and end with the context; those at addresses must answer.
+    ``metrics``: of the processes that are started.
     """
     text = options.servers
     if not text:
@@ -433,6 +450,7 @@ def open_servers(
                     logs=logs,
                     runs=_own_runs(folder),
                     started=None if options.scaled is None else options.used,
+                    metrics=partial(_metrics_of, metrics, folder, files),
                 )
             )
             addresses = own.addresses
@@ -444,13 +462,24 @@ def open_servers(
             workers_token_file = str(files.token)
             command = partial(worker_command, addresses, _absolute(options.server_ca), token_file)
             local = LocalServers(
-                int(of_workers), command, token_file=files.token, logs=logs, kind="w", has_rows=False
-            )  # fmt: skip
+                int(of_workers),
+                command,
+                token_file=files.token,
+                logs=logs,
+                kind="w",
+                has_rows=False,
+                metrics=partial(_metrics_of, metrics, folder, files),
+            )
             workers = started.enter_context(local).addresses
         elif of_workers:
             workers = addresses_of("--embedding-workers", of_workers)
         found = servers_at(addresses, options, cluster, plan, folder, files, token_file, workers, workers_token_file)
-        yield replace(found, local=own, watched=started.enter_context(watch_servers(found.servers)))
+        yield replace(found, local=own, metrics=metrics, watched=started.enter_context(watch_servers(found.servers)))
+
+
+def _metrics_of(metrics: MetricsOptions, folder: str, files: JobFiles, name: str) -> list[str]:
+    """The options for the metrics of a server of this machine, of the run in ``folder``."""
+    return metrics.of_child(name, folder, files.metrics)
 
 
 def check_server_plan(plan: PartitionPlan, servers: int) -> None:

@@ -11,6 +11,7 @@ import typer
 from headrace.cli.options.devices import DeviceOptions
 from headrace.cli.options.exports import ServingOptions
 from headrace.cli.options.launchers import GKE, LOCAL, REMOTE, TPU_VM, ClusterOptions, option_name
+from headrace.cli.options.metrics import MetricsOptions
 from headrace.cli.options.option_groups import values_of_group
 from headrace.cli.options.servers import ServerOptions
 from headrace.cli.options.tpus import TPUS_OF_THIS_MACHINE, TpuOptions
@@ -39,11 +40,13 @@ class TrainOptions:
     serving: ServingOptions = field(default_factory=ServingOptions)
     tpu: TpuOptions = field(default_factory=TpuOptions)
     device: DeviceOptions = field(default_factory=DeviceOptions)
+    metrics: MetricsOptions = field(default_factory=MetricsOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
 
     def __post_init__(self) -> None:
         self._check_processes()
         self.servers.check_launcher(self.cluster.launcher)
+        self.metrics.check_processes(self.cluster.launcher, is_job=self.hosts.is_job)
         if self.hosts.follow and self.data.end:
             raise InputError("--follow must go without --end", where="--follow", value=self.data.end,
                              next_step="leave --end out")  # fmt: skip

@@ -800,3 +800,44 @@ def _lists(value: Any) -> list[list[str]]:
             [value] if all(isinstance(one, str) for one in value) else [found for one in value for found in _lists(one)]
         )
     return []
+
+
+def test_each_process_serves_metrics_at_a_port_that_its_pod_declares(capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = ["--metrics-address", "0.0.0.0:9464", "--anonymous-metrics"]
+    options = [
+        *ON_NODES,
+        "--hosts",
+        "2",
+        "--readers",
+        "2..4",
+        "--servers",
+        "1..2",
+        "--embedding-workers",
+        "1",
+        *metrics,
+    ]
+    documents = rendered(capsys, *options)
+    for one in documents:
+        check_object(one)
+    jobs = [
+        one["template"]["spec"]["template"]
+        for document in documents
+        if document["kind"] == "JobSet"
+        for one in document["spec"]["replicatedJobs"]
+    ]
+    sets = [document["spec"]["template"] for document in documents if document["kind"] == "StatefulSet"]
+    found = {template["spec"]["containers"][0]["name"]: template for template in (*jobs, *sets)}
+    assert found.keys() == {"controller", "host", "reader", "server", "worker"}
+    for template in found.values():
+        (container,) = template["spec"]["containers"]
+        assert option(container["args"], "--metrics-address") == "0.0.0.0:9464"
+        assert "--anonymous-metrics" in container["args"]
+        assert container["ports"] == [{"name": "metrics", "containerPort": 9464}]
+        annotations = template["metadata"]["annotations"]
+        assert annotations == {"prometheus.io/scrape": "true", "prometheus.io/port": "9464", "prometheus.io/path": "/metrics"}  # fmt: skip
+
+
+@pytest.mark.parametrize("address", ["9464", "127.0.0.1:9464", "0.0.0.0:0"])
+def test_a_port_that_no_scraper_reaches_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*BASE, "--metrics-address", address]) == 2
+    assert "a scraper" in capsys.readouterr().err

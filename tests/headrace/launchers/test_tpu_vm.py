@@ -223,3 +223,14 @@ def test_a_wrong_option_is_one_error(options: list[str], rule: str, capsys: pyte
     assert captured.out == ""
     assert captured.err.count("error:") == 1
     assert rule in " ".join(captured.err.split())
+
+
+def test_processes_of_one_machine_have_ports_of_their_own_for_metrics(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*BASE, "--metrics-address", "0.0.0.0:9464"]) == 0
+    script = capsys.readouterr().out
+    assert script.count("--metrics-address 0.0.0.0:9464 ") + script.count("--metrics-address 0.0.0.0:9464\n") == 1
+    assert script.count("--metrics-address 0.0.0.0:9465") == 1
+    assert '--metrics-address "0.0.0.0:$metrics"' in script
+    assert "  metrics=$((9466 + reader / 2))\n" in script
+    assert run([*BASE, "--metrics-address", "0.0.0.0:65534"]) == 2
+    assert "lower port" in capsys.readouterr().err

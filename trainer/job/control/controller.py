@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from trainer.errors import EventNotLogged
 from trainer.job.control.buffer_samples import WantedReaders
+from trainer.job.control.controller_metrics import ControllerMetrics
 from trainer.job.control.event_log import EventLog
 from trainer.job.control.job_status import ControllerFacts, job_status
 from trainer.job.control.lease import Lease
@@ -92,6 +93,12 @@ class _Request:
     answer: Future[bytes]
     call: RoleCall | None = None
     event: Event | None = None
+    arrived_secs: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """What it is, for metrics."""
+        return "role" if self.call is not None else "status" if self.event is None else "event"
 
 
 @dataclass(slots=True)
@@ -116,6 +123,7 @@ class Controller:
         partition: the name of the plan by which hosts hold the tables; empty: rows are spread over them.
         clock: monotonic seconds.
         wall_clock: epoch seconds, for display.
+        metrics: of this process.
         on_point: called between the steps of an event, by tests that end the process there.
     """
 
@@ -131,9 +139,11 @@ class Controller:
         partition: str = "",
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        metrics: ControllerMetrics | None = None,
         on_point: Callable[[str], None] = lambda point: None,
     ) -> None:
         self.settings = settings
+        self._metrics = ControllerMetrics() if metrics is None else metrics
         self._job, self._log, self._lease, self._data, self._partition = job, log, lease, data, partition
         self._clock, self._wall_clock, self._on_point = clock, wall_clock, on_point
         self._requests: queue.Queue[_Request | None] = queue.Queue(_MOST_REQUESTS)
@@ -141,7 +151,12 @@ class Controller:
         self._own: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._unlogged: list[Event] = []
         self._publishing = Publishing(
-            publisher, check_lease=lease.check, report=self._report, end=self._fail, on_point=on_point
+            publisher,
+            check_lease=lease.check,
+            report=self._report,
+            end=self._fail,
+            times=self._metrics.publishes,
+            on_point=on_point,
         )
         self._error: Exception | None = None
         self._is_ending = self._has_ended = False
@@ -197,7 +212,8 @@ class Controller:
             self._step([], first=True)
             while not self._is_over():
                 self._current = self._collect()
-                self._step(self._current)
+                with self._metrics.steps.timed():
+                    self._step(self._current)
             if self._error is not None:
                 raise self._error
             return self._status()
@@ -214,6 +230,7 @@ class Controller:
     def _enqueue(self, request: _Request) -> Future[bytes]:
         if self._has_ended:
             raise _ended()
+        request.arrived_secs = self._clock()
         try:
             self._requests.put_nowait(request)
         except queue.Full:
@@ -287,7 +304,10 @@ class Controller:
         self._plan_tick(at_secs)
         for (request, _), found in zip(groups, answers, strict=True):
             self._answer(request, found, at_secs)
-        self._answer_waiting(self._clock())
+        answered_secs = self._clock()
+        for request in requests:
+            self._metrics.messages.observe(request.kind, answered_secs - request.arrived_secs)
+        self._answer_waiting(answered_secs)
         self._on_point("after answer")
 
     def _apply(

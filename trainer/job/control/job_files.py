@@ -82,6 +82,11 @@ class JobFiles:
         """The folder of documents, each named by its SHA-256."""
         return self.folder / "documents"
 
+    @property
+    def metrics(self) -> Path:
+        """The folder with the addresses at which processes of the job serve metrics, in the form of Prometheus' ``file_sd_configs``."""
+        return self.folder / "metrics"
+
     def make(self) -> None:
         """Create the folders."""
         with _storage_error(self.folder):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from trainer.errors import DamagedLog, IllegalEvent, RunMismatch
 from trainer.job.control.controller import Controller, ControllerSettings
+from trainer.job.control.controller_metrics import ControllerMetrics
 from trainer.job.control.controller_service import ControllerService
 from trainer.job.control.event_log import EventLog, LogOwner, look_at_log, read_log
 from trainer.job.control.job_files import ControllerAddress, JobFiles
@@ -76,6 +77,7 @@ def open_controller(
     address: Address = LOOPBACK,
     make_log: Callable[[Path, LogOwner, Job], EventLog] = EventLog,
     clock: Callable[[], float] = time.monotonic,
+    metrics: ControllerMetrics | None = None,
     on_point: Callable[[str], None] = lambda point: None,
 ) -> Iterator[tuple[Controller, ControllerService]]:
     """A controller that serves; its ``run`` is the job.
@@ -91,7 +93,7 @@ def open_controller(
         partition: the name of the plan by which hosts hold the tables; empty: rows are spread over them.
         address: where to listen.
         make_log: begins the log.
-        clock, on_point: of :class:`Controller`.
+        clock, metrics, on_point: of :class:`Controller`.
 
     Raises :class:`Busy` if another process has the run, :class:`NotFound` without the job's token, and the errors of :func:`read_log` and :class:`Service`.
     """
@@ -122,6 +124,7 @@ def open_controller(
             data=data,
             partition=partition,
             clock=clock,
+            metrics=metrics,
             on_point=on_point,
         )
         with ControllerService(address, controller, files, token=files.find_token()) as service:

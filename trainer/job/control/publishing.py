@@ -13,6 +13,7 @@ from trainer.scheduling.events import CommitFailed, Event, Published
 from trainer.scheduling.holds import describe_error
 from trainer.scheduling.orders import Publish
 from transforms.errors import DataError, HeadraceError, InputError, NotFound
+from transforms.metrics.instruments import Histogram
 from warehouse.scheduling.backoff import Backoff
 
 _LOG = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class Publishing:
         check_lease: raises :class:`LeaseLost`; called before each attempt.
         report: receives :class:`Published` or :class:`CommitFailed`, whose times the controller sets.
         end: called with an error that ends the controller.
+        times: of publications that succeed.
         on_point: called between steps, by tests that end the process there.
     """
 
@@ -60,10 +62,12 @@ class Publishing:
         report: Callable[[Event], None],
         end: Callable[[Exception], None],
         backoff: Backoff = _BACKOFF,
+        times: Histogram | None = None,
         on_point: Callable[[str], None] = lambda point: None,
     ) -> None:
         self._publisher, self._check_lease = publisher, check_lease
         self._report, self._end, self._backoff, self._on_point = report, end, backoff, on_point
+        self._times = Histogram() if times is None else times
         self._changed = threading.Condition()
         self._order: Publish | None = None
         self._is_ending = False
@@ -110,7 +114,8 @@ class Publishing:
             try:
                 self._check_lease()
                 self._on_point("before publish")
-                self._publisher.publish(order)
+                with self._times.timed():
+                    self._publisher.publish(order)
                 self._on_point("after publish")
             except LeaseLost as error:
                 self._end(error)

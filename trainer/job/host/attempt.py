@@ -24,6 +24,7 @@ from trainer.job.host.sharded_weights import empty_batch
 from trainer.job.host.shared_batches import AskedPiece, SharedBatches
 from trainer.job.host.unit_gate import UnitGate
 from trainer.model.metrics import AnyCollector
+from trainer.run.host_metrics import HostMetrics
 from trainer.run.progress.epochs import Epoch
 from trainer.run.progress.ledger import Ledger
 from trainer.run.reading.batches import Batch, BatchAssembler
@@ -94,6 +95,7 @@ class AttemptTools:
         on_bad_batch: called with a batch whose predictions are not finite; returns where it is kept.
         files: of parts of batches; None without any. Hosts with batches of their own use none: what they carry over a commit is
             places, not a number of batches.
+        metrics: of the host.
     """
 
     data: JobData
@@ -105,6 +107,7 @@ class AttemptTools:
     on_step: Callable[[int], None] = lambda events: None
     on_bad_batch: Callable[[Batch], str] = lambda batch: ""
     files: EpochFiles | None = None
+    metrics: HostMetrics = field(default_factory=HostMetrics)
 
 
 @dataclass
@@ -297,9 +300,11 @@ class Attempt:
         return is_natural
 
     def _train_to(self, segment: _Segment, stop: int) -> bool:
+        metrics = self._tools.metrics
         while True:
-            status = self._fill(segment, stop)
-            found = self._agree(status)
+            with metrics.waits.timed():
+                status = self._fill(segment, stop)
+                found = self._agree(status)
             if max(found) >= _Status.PLANNED_END:
                 if _Status.ORDERED_END in found:
                     self._wait_for_end()
@@ -315,7 +320,8 @@ class Attempt:
                 batch = self._take(segment, stop)
             self._state.epoch_steps += 1
             self._state.epoch_events += self._batch_rows
-            self._advance(segment, batch)
+            with metrics.steps.timed():
+                self._advance(segment, batch)
 
     def _take(self, segment: _Segment, stop: int) -> Batch:
         """This host's part of the next batch."""
@@ -437,6 +443,7 @@ class Attempt:
             tools.sampler.add(state.progress.step, batch.ids, batch.rows)
         state.progress.step += 1
         state.events += batch.rows
+        tools.metrics.events += batch.rows
         tools.on_step(batch.rows)
 
     def _wait_for_end(self) -> None:

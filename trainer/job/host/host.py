@@ -41,6 +41,7 @@ from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import find_partition
 from trainer.run.batch_files.stretch import Stretches
 from trainer.run.batch_files.stretch_files import StretchFiles
+from trainer.run.host_metrics import HostFigures, HostMetrics
 from trainer.run.preparation.job_plan import JobPlan
 from trainer.run.preparation.preparation import check_placement
 from trainer.run.progress.identity import with_neutral_options
@@ -55,6 +56,7 @@ from trainer.run.weights.run_state import AttemptBeginning, RunProgress, Weights
 from trainer.run.weights.saved_run import SavedRun, saved_run
 from trainer.run.weights.saved_tables import under
 from trainer.run.weights.slice_checks import check_slice
+from trainer.run.weights.staleness import NOT_MEASURED
 from trainer.run.weights.tpu_weights import TpuWeights, weights_on
 from trainer.scheduling.events import RoleKind
 from trainer.scheduling.orders import AskPosition, EndEpoch, GiveUp, Leave, Order, StartEpoch, WritePart
@@ -130,6 +132,7 @@ class Host:
         towers: by which hosts exchange, whose plan is that of each attempt; without any they exchange flat. Its ``machine_hosts`` are those of
             all jobs: hosts of several machines may add dense gradients in two legs.
         batch_files: where the parts of batches are kept; None: they are not.
+        metrics: of this process.
 
     Attributes:
         left: the order with which it left; None before it, and after an error.
@@ -157,7 +160,10 @@ class Host:
         dense_values: str = "float32",
         towers: HostTowers = FLAT,
         batch_files: BatchFolder | None = None,
+        metrics: HostMetrics | None = None,
     ) -> None:
+        self._metrics = HostMetrics() if metrics is None else metrics
+        self._metrics.figures = self._figures
         self._partition: tuple[str, PartitionPlan | None] = "", None
         self._servers, self._towers, self._hot_rows, self._setup = servers, towers, hot_rows, setup
         self._wire_values, self._dense_values = wire_values, dense_values
@@ -187,6 +193,8 @@ class Host:
         self._state_attempt: int | None = None
         self._state_data: JobData | None = None
         self._attempt: Attempt | None = None
+        self._training: TrainedState | None = None  # of the attempt
+        self._is_first = False  # whether it has rank 0, which collects the predictions of all hosts
         self._reported_wait: tuple[Attempt | None, float] = (None, 0.0)
         self._progress = Progress()
         self._buffer = make_buffer(self._decode)
@@ -266,7 +274,9 @@ class Host:
     def _write_part(self, snapshot: Snapshot) -> None:
         self._before_write()
         try:
-            self._reports.part_written(snapshot.attempt, snapshot.write(self._run_dir))
+            with self._metrics.commits.timed():
+                part = snapshot.write(self._run_dir)
+            self._reports.part_written(snapshot.attempt, part)
         except Exception as error:
             _LOG.exception("the part of attempt %d was not written", snapshot.attempt)
             self._reports.commit_failed(snapshot.attempt, error)
@@ -297,6 +307,20 @@ class Host:
                 numbers |= one.to_numbers(table)
             progress = replace(progress, numbers=numbers)
         return RoleReport(self._address, replace(self._buffer.sample(), wait_secs=self._waited_secs()), progress)
+
+    def _figures(self) -> HostFigures:
+        """The state of the training; any thread may ask."""
+        attempt, model, state = self._attempt, self._model, self._training
+        history = [] if state is None else state.progress.history[-1:]
+        return HostFigures(
+            run_steps=0 if state is None else state.progress.step,
+            run_epochs=0 if state is None else state.progress.epochs_done,
+            row_wait_secs=0.0 if attempt is None else attempt.wait_secs,
+            staleness=NOT_MEASURED if attempt is None else attempt.staleness,
+            scores=history[0].scores if history and self._is_first else None,
+            hashed={} if model is None else model.weights.hashed_counts,
+            fullness=self._buffer.fullness,
+        )
 
     def _waited_secs(self) -> float:
         """How long dense parts have waited for rows since the last report."""
@@ -382,10 +406,11 @@ class Host:
                 self._count(order, state, data.plan, gate, model.weights),
                 self._keep,
                 self._epoch_files(order.data, data, len(order.hosts)),
+                self._metrics,
             )
             attempt = Attempt(order, state, tools)
             self._state_attempt = None  # until the end, the state in memory belongs to no step
-            self._attempt = attempt
+            self._attempt, self._training, self._is_first = attempt, state, rank == 0
             self._buffer.restart(attempt.requests())
             try:
                 stop_unit = attempt.run()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from trainer.job.launch.fleet import Fleet
+from trainer.job.launch.fleet_metrics import FleetMetrics
 from trainer.job.launch.fleet_store import FleetStore, StoredJob
 from trainer.job.launch.job_processes import JobCommand, LocalProcesses
 from trainer.run.progress.lock import run_lock
@@ -26,6 +27,7 @@ def run_fleet(
     is_held: Callable[[StoredJob], bool],
     on_change: Callable[[StoredJob], None],
     grace_secs: float = 60.0,
+    metrics: FleetMetrics | None = None,
 ) -> tuple[StoredJob, ...]:
     """Run the jobs of a fleet until SIGTERM or SIGINT, at which they commit, leave and are queued; the second one kills them.
 
@@ -38,16 +40,25 @@ def run_fleet(
         until_idle: also end when no job runs and none can be started.
         is_held, on_change: of :class:`Fleet`.
         grace_secs: of :class:`LocalProcesses`.
+        metrics: of this process.
 
     Raises :class:`Busy` if another process runs the fleet.
     """
+    recorded = FleetMetrics(slots) if metrics is None else metrics
+
+    def changed(stored: StoredJob) -> None:
+        recorded.changed(stored)
+        on_change(stored)
+
     with _only_runner(store), _ending() as signals:
         processes = LocalProcesses(store, command, grace_secs=grace_secs)
-        fleet = Fleet(store, processes, slots, is_held=is_held, on_change=on_change)
+        fleet = Fleet(store, processes, slots, is_held=is_held, on_change=changed)
         try:
             fleet.recover()
             while not signals:
-                jobs = fleet.step()
+                with recorded.steps.timed():
+                    jobs = fleet.step()
+                recorded.saw(jobs)
                 if until_idle and fleet.is_idle(jobs):
                     break
                 time.sleep(_LOOK_SECS)

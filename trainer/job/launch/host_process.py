@@ -19,6 +19,7 @@ from trainer.job.launch.role_options import RoleOptions
 from trainer.options.combinations import MOVING
 from trainer.options.towers import HostTowers
 from trainer.planning.plan_document import read_plan
+from trainer.run.host_metrics import HostMetrics
 from trainer.run.reading.columns import DecodedFragment
 from trainer.run.reading.packed_units import Delivered
 from trainer.run.reading.unit_buffer import UnitBuffer
@@ -47,6 +48,7 @@ def run_host(
     before_write: Callable[[], None] = lambda: None,
     notice_sources: Sequence[NoticeSource] = (),
     connect: Callable[[], TpuSlice] | None = None,
+    metrics: HostMetrics | None = None,
 ) -> bool:
     """Train the run's job as the host ``options.name``. Returns whether the job is over.
 
@@ -57,6 +59,7 @@ def run_host(
         before_write: called before each part is written.
         notice_sources: of preemption notices for this host's machine.
         connect: sets up the TPUs that train; None: the cpu engine does.
+        metrics: of this process.
     """
     files, job = options.files, options.find_job()
     spec, token, client = job.spec, job.token, job.client
@@ -87,6 +90,7 @@ def run_host(
             dense_values=spec.dense_values,
             batch_files=BatchFolder(spec.home, spec.batch_file_bytes) if spec.batch_file_bytes else None,
             servers=None if spec.servers is None else servers_of(spec.servers, client.document, options.token),
+            metrics=metrics,
             setup=replace(MOVING, spares=spec.settings.spare_servers > 0, scales=spec.settings.scales_from > 0),
         )
         membership = Membership(

@@ -54,6 +54,7 @@ class LocalServers:
         runs: the run directory, whose checkpoints they write and read their rows of themselves; empty for none.
         memory: the folder in which they have one of their own; None: ``/dev/shm``, or where there is none that of temporary files.
         started: so many of them are started with the context, the others by :meth:`follow`; None: all.
+        metrics: the options for the metrics of the server of a name.
     """
 
     def __init__(
@@ -68,7 +69,9 @@ class LocalServers:
         runs: str = "",
         memory: Path | None = None,
         started: int | None = None,
+        metrics: Callable[[str], Sequence[str]] = lambda name: (),
     ) -> None:
+        self._metrics = metrics
         self._has_rows, self._runs = has_rows, runs
         self._command, self._logs, self._token_file = command, logs, token_file
         parent = memory or (_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None)
@@ -151,6 +154,7 @@ class LocalServers:
                    "--address-file", str(self._address_file(server)), "--token-file", str(self._token_file)]  # fmt: skip
         if self._has_rows:
             options += ["--memory", str(server.memory), *(("--runs", self._runs) if self._runs else ())]
+        options += self._metrics(server.name)
         with open(self._logs / f"{server.name}.log", "ab") as log:
             server.process = subprocess.Popen(
                 self._command(options), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=child_environment(),

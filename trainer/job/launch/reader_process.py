@@ -14,6 +14,7 @@ from trainer.run.reading.unit_reader import ReadBySolution, UnitReader
 from trainer.run.reading.warm_up import warm_up
 from trainer.scheduling.events import Role, RoleKind
 from trainer.scheduling.orders import Leave, Order
+from transforms.metrics.registry import Registry
 from warehouse.solution.solution import ReadSolution
 
 _LOG = logging.getLogger(__name__)
@@ -28,12 +29,14 @@ def run_reader(
     open_read: Callable[[str], ReadBySolution],
     *,
     on_signals: Callable[[Callable[[], None]], None] = lambda leave: None,
+    metrics: Registry | None = None,
 ) -> bool:
     """Serve units of the run's job until the order to leave. Returns whether the job is over.
 
     Args:
         open_read: a function that reads fragments, for the warehouse's home.
         on_signals: is given a function that ends the reader after its current units.
+        metrics: gets those of the reader.
     """
     job = options.find_job()
     client = job.client
@@ -52,6 +55,8 @@ def run_reader(
     with ReaderService(
         options.address, UnitReader(find, open_read(job.spec.home), kept_bytes=_KEPT_BYTES), token=job.token
     ) as service:
+        if metrics is not None:
+            metrics.add("reader", service.families)
         threading.Thread(target=warm_up, name="warm-up", daemon=True).start()  # beside the join
         _LOG.info("reader %s serves at %s", options.name, service.address)
         membership = Membership(

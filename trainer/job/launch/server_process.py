@@ -24,6 +24,7 @@ from trainer.servers.drain import DRAIN_SECS, Drain
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.loads.named_links import NamedLinks
 from trainer.servers.row_server import RowServer
+from trainer.servers.server_metrics import SERVER
 from trainer.servers.service import ServerService, ServiceLimits
 from trainer.tables.engine import RowValues
 from trainer.tables.kernels.layout import TableOrigin
@@ -33,6 +34,8 @@ from trainer.tables.routes.servers.table_documents import held_tables
 from trainer.tables.spec import TableSpec
 from trainer.wire.flight.addresses import LOOPBACK, Address, check_token
 from trainer.wire.flight.connections import listen
+from transforms.metrics.instruments import LabelledHistograms
+from transforms.metrics.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class ServerOptions:
         drain_secs: after SIGTERM, how long clients may take to commit.
         runs: where it writes its shards of checkpoints.
         server_tls: what verifies servers with TLS from which it takes rows; None: it takes none from these.
+        serve_metrics: serves the metrics of the process that answers, in that process.
     """
 
     address: Address = LOOPBACK
@@ -62,6 +66,7 @@ class ServerOptions:
     drain_secs: float = DRAIN_SECS
     runs: AllowedRuns = NO_RUNS
     server_tls: ssl.SSLContext | None = None
+    serve_metrics: Callable[[Registry], None] = lambda registry: None
 
 
 def run_server(options: ServerOptions, on_listening: Callable[[Address], None] = lambda address: None) -> int:
@@ -101,7 +106,12 @@ def _serve(options: ServerOptions, listening: socket.socket, drain: Drain) -> Se
         runs=options.runs,
         connect=NamedLinks(options.server_tls),
     )
-    return ServerService(listening, server, token=options.token, limits=options.limits, tls=options.tls, drain=drain)
+    times, registry = LabelledHistograms(), Registry()
+    registry.add("server", lambda: SERVER.families(server.status(), times))
+    options.serve_metrics(registry)
+    return ServerService(
+        listening, server, token=options.token, limits=options.limits, tls=options.tls, drain=drain, times=times
+    )
 
 
 def _warm_up() -> None:

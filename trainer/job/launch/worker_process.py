@@ -19,6 +19,7 @@ from trainer.servers.embedding_worker import EmbeddingWorker
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.loads.named_links import NamedLinks
 from trainer.servers.row_server import RowServer
+from trainer.servers.server_metrics import EMBEDDING_WORKER
 from trainer.servers.service import ServerService, ServiceLimits
 from trainer.tables.batches import IdBatch
 from trainer.tables.optimizers import SGD
@@ -31,6 +32,8 @@ from trainer.tables.spec import FeatureSpec, TableSpec
 from trainer.tables.wire.settings import IDS, WireSettings
 from trainer.wire.flight.addresses import LOOPBACK, Address, check_token
 from trainer.wire.flight.connections import listen
+from transforms.metrics.instruments import LabelledHistograms
+from transforms.metrics.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class WorkerOptions:
         server_tls: what verifies the servers; None: connections to them are not encrypted.
         server_token: of the servers; empty for none.
         drain_secs: after SIGTERM, how long a training that watches the worker may take to commit.
+        serve_metrics: serves the metrics of the process that answers, in that process.
     """
 
     servers: tuple[Address, ...]
@@ -60,6 +64,7 @@ class WorkerOptions:
     server_tls: ssl.SSLContext | None = None
     server_token: str = ""
     drain_secs: float = DRAIN_SECS
+    serve_metrics: Callable[[Registry], None] = lambda registry: None
 
 
 def run_worker(options: WorkerOptions, on_listening: Callable[[Address], None] = lambda address: None) -> int:
@@ -91,7 +96,12 @@ def serve_worker(options: WorkerOptions, listening: socket.socket, drain: Drain 
         most_answer_bytes=options.limits.most_bytes,
         most_kept_bytes=options.limits.message_bytes,
     )
-    return ServerService(listening, worker, token=options.token, limits=options.limits, tls=options.tls, drain=drain)
+    times, registry = LabelledHistograms(), Registry()
+    registry.add("embedding worker", lambda: EMBEDDING_WORKER.families(worker.status(), times))
+    options.serve_metrics(registry)
+    return ServerService(
+        listening, worker, token=options.token, limits=options.limits, tls=options.tls, drain=drain, times=times
+    )
 
 
 def warm_up() -> None:

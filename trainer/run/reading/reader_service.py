@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trainer.run.reading.packed_units import PackedUnit
+from trainer.run.reading.reader_metrics import reader_families
 from trainer.run.reading.unit_reader import UnitReader
 from trainer.run.reading.unit_requests import MOST_REQUEST_BYTES, UnitRequest
 from trainer.wire.flight.action_service import ActionService, Bytes
@@ -22,6 +23,8 @@ from trainer.wire.flight.client import Client
 from trainer.wire.flight.error_documents import BadAnswer, Unreachable
 from transforms.arrays import Array
 from transforms.errors import DataError
+from transforms.metrics.families import Family
+from transforms.metrics.instruments import Histogram
 
 STATUS, UNIT = "status", "unit"
 #: A unit is sent in messages of this length, since the memory for longer ones is mapped again each time.
@@ -58,6 +61,7 @@ class ReaderService(ActionService):
         self._active = self._units = self._rows = self._bytes = 0
         self._busy_secs = 0.0
         self._marks = [(clock(), 0)]
+        self._unit_times, self._queue_times = Histogram(clock=clock), Histogram(clock=clock)
         super().__init__(address, self._act, token=token, most_bytes=MOST_REQUEST_BYTES)
 
     def _act(self, name: str, content: bytes) -> Iterator[Bytes]:
@@ -79,10 +83,13 @@ class ReaderService(ActionService):
             self._exit()
 
     def _packed(self, request: UnitRequest) -> memoryview:
+        arrived = self._clock()
         with self._reads:
             began = self._clock()
             content, rows = self._reader.pack(request)
             now = self._clock()
+        self._queue_times.observe(began - arrived)
+        self._unit_times.observe(now - began)
         with self._changed:
             self._units += 1
             self._rows += rows
@@ -118,6 +125,10 @@ class ReaderService(ActionService):
                 "active": self._active,
                 "leaving": self._leaving,
             }
+
+    def families(self) -> tuple[Family, ...]:
+        """The metrics of the reader."""
+        return reader_families(self.status(), self._unit_times.reading(), self._queue_times.reading())
 
     def leave(self, timeout_secs: float) -> bool:
         """Refuse new units and wait until the current ones are sent; returns whether they are."""
