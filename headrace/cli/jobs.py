@@ -19,6 +19,7 @@ from headrace.cli.train_options.arguments import arguments_without_file, parse_t
 from headrace.terminal.output import emit, say
 from transforms.child_process import module_command
 from transforms.errors import HeadraceError, InputError
+from transforms.log_fields import log_fields
 from transforms.metrics.registry import Registry
 
 if TYPE_CHECKING:
@@ -195,7 +196,8 @@ def _command(stored: StoredJob, record: Path, supervisor: int) -> list[str]:
 
 def _tell(stored: StoredJob) -> None:
     job = stored.job
-    say(f"job {job.number}, {job.name}: {job.state}" + (f": {job.reason}" if job.reason else ""))
+    with log_fields(fleet_job=job.number):
+        say(f"job {job.number}, {job.name}: {job.state}" + (f": {job.reason}" if job.reason else ""))
 
 
 class _Holds:

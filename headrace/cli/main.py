@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import sys
 import traceback
 from typing import Annotated
@@ -15,7 +16,8 @@ from typing import Annotated
 import typer
 
 from headrace.cli.lazy_group import Place, group_of
-from headrace.terminal.output import PrintableFormatter, record_to, say, say_error
+from headrace.terminal.logs import FORMAT_VARIABLE, VERBOSITY_VARIABLE, LogSettings, use_log_settings, write_line
+from headrace.terminal.output import record_to, say_error
 from headrace.terminal.parent import Parent, parent_of
 from transforms.errors import HeadraceError, InputError
 
@@ -74,8 +76,34 @@ COMMANDS = {
 def _root(
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
     record: Annotated[str, typer.Option(help="Also write the result as JSON to this file.")] = "",
+    log_format: Annotated[
+        str,
+        typer.Option(
+            metavar="text|json",
+            envvar=FORMAT_VARIABLE,
+            show_envvar=False,
+            show_default=False,
+            help="Write what is said on standard error as text, or as one JSON object a line.",
+        ),
+    ] = "text",
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "--verbose", "-v", count=True, show_default=False, help="Write more of the log; twice: all of it."
+        ),
+    ] = 0,
+    quiet: Annotated[
+        int,
+        typer.Option(
+            "--quiet", "-q", count=True, show_default=False, help="Write warnings and errors alone; twice: errors."
+        ),
+    ] = 0,
+    verbosity: Annotated[int, typer.Option(envvar=VERBOSITY_VARIABLE, hidden=True)] = 0,
     report_fd: Annotated[int, typer.Option(hidden=True, help="The pipe to the Python process that started this.")] = -1,
 ) -> None:
+    settings = LogSettings(log_format, verbosity + verbose - quiet)
+    use_log_settings(settings)
+    os.environ.update(settings.variables())  # of the processes that the command starts
     record_to.set(record)
     parent_of.set(Parent(report_fd) if report_fd >= 0 else None)
     if show_version:
@@ -95,8 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    if logging.lastResort is not None:
-        logging.lastResort.setFormatter(PrintableFormatter())
+    use_log_settings(LogSettings())
     try:
         group_of(app, COMMANDS)(args=arguments, prog_name="headrace")
     except SystemExit as finished:
@@ -111,7 +138,7 @@ def run(arguments: list[str] | None = None) -> int:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             return _defect(error)
-        say(
+        say_error(
             f"error: this command needs a package that is not installed\n  value:   {error.name!r}\n"
             f"  next:    pip install 'headrace[{extra}]'"
         )
@@ -122,6 +149,9 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _defect(error: Exception) -> int:
-    say("".join(traceback.format_exception(error)).rstrip())
-    say(f"defect: {type(error).__name__}: {error}\n  next:    please report this trace; nothing was half written")
+    write_line("".join(traceback.format_exception(error)).rstrip(), level=logging.ERROR)
+    write_line(
+        f"defect: {type(error).__name__}: {error}\n  next:    please report this trace; nothing was half written",
+        level=logging.ERROR,
+    )
     return DEFECT_STATUS

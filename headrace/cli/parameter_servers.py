@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import signal
 import sys
@@ -20,6 +19,7 @@ from headrace.cli.options.servers import addresses_of
 from headrace.cli.options.session import AsJson
 from headrace.cli.options.tokens import read_token_file
 from headrace.cli.scale_servers import scale
+from headrace.terminal.logs import log_as_role
 from headrace.terminal.output import emit, say
 from transforms.errors import InputError
 
@@ -120,7 +120,7 @@ def serve(
     from trainer.servers.tls import client_tls, server_tls
     from trainer.wire.flight.addresses import Address, check_token
 
-    _begin(supervisor, terminated_status)
+    _begin("server", metrics.metrics_name, address, supervisor, terminated_status)
     token = _own_token(token_file, no_token)
     place = Address.parse(address)
     check_token(place, token)
@@ -194,7 +194,7 @@ def worker(
     from trainer.servers.tls import client_tls, server_tls
     from trainer.wire.flight.addresses import Address
 
-    _begin(supervisor, terminated_status)
+    _begin("embedding_worker", metrics.metrics_name, address, supervisor, terminated_status)
     _check_drain(drain_secs)
     addresses = addresses_of("--servers", servers)
     if server_token_file and no_server_token:
@@ -223,13 +223,13 @@ def worker(
         raise typer.Exit(status)
 
 
-def _begin(supervisor: int, terminated_status: int = 0) -> None:
+def _begin(role: str, name: str, address: str, supervisor: int, terminated_status: int) -> None:
     """Log to standard error, and end with the process that started this one, if there is one, and by SIGTERM before it serves."""
     from trainer.job.launch.role_signals import end_with_supervisor
 
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(terminated_status))
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    log_as_role(role, name=name, address=address)
     if supervisor:
         end_with_supervisor(supervisor)
 

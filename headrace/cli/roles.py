@@ -21,6 +21,7 @@ from headrace.cli.options.tokens import read_token_file
 from headrace.cli.options.tpus import TpuOptions
 from headrace.launchers.role_commands import SLICE_PORT
 from headrace.metrics.process import Process
+from headrace.terminal.logs import log_as_role
 from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import HeadraceError, InputError
 from transforms.execution.memory import keep_freed_memory
@@ -82,12 +83,12 @@ OverStatus = Annotated[
 SlowDiskFile = Annotated[str, typer.Option("--slow-disk", hidden=True, help="A file of headrace chaos with a delay.")]
 
 
-def _opened(run: str, address: str, supervisor: int) -> tuple[JobFiles, Address]:
+def _opened(kind: str, name: str, run: str, address: str, supervisor: int) -> tuple[JobFiles, Address]:
     from trainer.job.control.job_files import JobFiles
     from trainer.job.launch.role_signals import end_with_supervisor
     from trainer.wire.flight.addresses import Address
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    log_as_role(kind, name=name, run=run)
     if supervisor:
         end_with_supervisor(supervisor)
     return JobFiles(Path(run)), Address.parse(address)
@@ -110,7 +111,7 @@ def controller(
     from trainer.job.launch.role_signals import on_termination
     from trainer.scheduling.orders import Commit
 
-    files, place = _opened(run, address, supervisor)
+    files, place = _opened("controller", "controller", run, address, supervisor)
     newest = Commit(*_numbers(commit)) if commit else None
     registry = Registry()
     with metrics.bound(Process("controller", "controller", run=run)) as serve:
@@ -190,7 +191,7 @@ def reader(
     from trainer.run.reading.unit_reader import read_by_solution
     from warehouse.storage.storage import Storage
 
-    files, place = _opened(run, address, supervisor)
+    files, place = _opened("reader", name, run, address, supervisor)
     keep_freed_memory()
     options = _role(files, name, place, advertised, controller, token_file)
 
@@ -245,7 +246,7 @@ def host(
 
     tpus = tpu.chosen()
     device.let_be_seen()
-    files, place = _opened(run, address, supervisor)
+    files, place = _opened("host", name, run, address, supervisor)
     keep_freed_memory()
     options = _role(files, name, place, advertised, controller, token_file)
     with metrics.bound(Process("host", name, run=_run_of(run, token_file))) as serve:
@@ -294,7 +295,7 @@ def tpu_server(
     from trainer.job.launch.slice_server import notice_of_host, run_slice_server
     from trainer.wire.flight.addresses import Address
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    log_as_role("tpu-server", host=name)
     given = {"--host": name, "--controller": controller, "--token-file": token_file}
     if missing := [option for option, value in given.items() if not value and any(given.values())]:
         raise InputError("--host, --controller and --token-file must be given together", where=missing[0], next_step=f"give {missing[0]} too")  # fmt: skip

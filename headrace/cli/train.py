@@ -62,6 +62,7 @@ from headrace.views.training_figures import (
 from trainer.job.launch.role_signals import end_with_supervisor
 from transforms.errors import InputError
 from transforms.execution.memory import keep_freed_memory
+from transforms.log_fields import set_process_fields
 from transforms.metrics.registry import Registry
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def train(options: TrainOptions) -> None:
         solution = resolve()
         held_out = pins.enter_context(read(last, until)) if until else None
         folder = run_folder_of(run_dir, options.model, solution.model_version, home)
+        set_process_fields(role="train", model=options.model, run=folder)
         if partition is not None:
             check_plan_tables(partition, solution, training, folder)
         files = str(job_folder(folder, home, options.run.job_dir))

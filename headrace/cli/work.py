@@ -24,6 +24,7 @@ from headrace.terminal.output import emit, say
 from headrace.terminal.stopping import ended_by_signals
 from headrace.terminal.units import many
 from headrace.terminal.work_progress import work_progress
+from transforms.log_fields import set_process_fields
 
 if TYPE_CHECKING:
     from headrace.screens.work import TemplateScreen, WorkScreen
@@ -86,6 +87,7 @@ def work(
     if template_location(config.runner_options):
         emit(_template(home, config), as_json=as_json)
         return
+    set_process_fields(role="worker", name=config.name)
     done = WorkerReport()
     serving = partial(figures, metrics, threads=threads, max_workers=max_workers)
     _run(home, config, done, serving, until_idle=until_idle)

@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.terminal.logs import log_settings, write_line
 from headrace.terminal.parent import parent_of
 from headrace.terminal.printable import json_printable, printable, printable_screen
 from transforms.errors import StorageError
@@ -104,17 +105,19 @@ def emit_line(screen: LineScreen, *, as_json: bool) -> None:
 
 
 def say(text: str) -> None:
-    """Print a line, or some, on standard error."""
-    sys.stderr.write(printable(text) + "\n")
+    """Print a line, or some, on standard error, unless the command is quiet."""
+    write_line(text)
 
 
 def say_error(text: str) -> None:
     """Print an error on standard error; on a terminal its long lines go on beneath themselves."""
+    if log_settings().is_json:
+        return write_line(text, level=logging.ERROR)
     from rich.console import Console
 
     console = Console(stderr=True)
     width = max(console.width, LEAST_WIDTH) if console.is_terminal else 0
-    say(error_text(printable(text), width))
+    write_line(error_text(printable(text), width), level=logging.ERROR)
 
 
 def error_text(text: str, width: int) -> str:
@@ -128,14 +131,6 @@ def error_text(text: str, width: int) -> str:
         parts = wrapped(line[indent:], width - indent) if width else [line[indent:]]
         lines += [line[:indent] + parts[0], *(" " * indent + part for part in parts[1:])]
     return "\n".join(lines)
-
-
-class PrintableFormatter(logging.Formatter):
-    """Formats log records with control characters escaped."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record's text, escaped."""
-        return printable(super().format(record))
 
 
 def write_output(file: str, text: str, *, option: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from headrace.terminal.logs import LogSettings, log_settings
 from headrace.terminal.output import say
 from headrace.terminal.parent import Progress, parent_of
 from headrace.terminal.units import bytes_text, count_text, many, secs_text
@@ -27,7 +28,7 @@ def work_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Calla
             Progress(f"memoizing: {progress_text(done)}", done.tasks_done, _total(done), "memos")
         )
         return
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or log_settings() != LogSettings():
         yield _lines(clock)
         return
     from rich.console import Console

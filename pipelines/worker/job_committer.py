@@ -23,6 +23,7 @@ from pipelines.worker.unreadable import (
     read_failure,
 )
 from transforms.errors import StorageError
+from transforms.log_fields import log_fields
 from warehouse.catalog.catalog import chunks
 from warehouse.files.memo_file import memo_path
 from warehouse.queue.commit import commit_memos
@@ -195,6 +196,12 @@ class JobCommitter:
             for task, failure in chunk:
                 del tasks[task.memo_key]
                 self._report.count_failure(failure)
+                with log_fields(
+                    task=task.task_id, table=task.table, partition=task.partition, fragment=task.fragment.fragment_id
+                ):
+                    _LOG.info(
+                        "attempt %d of component %s failed: %s", task.attempt, task.fingerprint[:12], failure.message
+                    )
             self._on_transaction()
         del self._works[result.output]
         self._arrived.remove(result)

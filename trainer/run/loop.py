@@ -65,6 +65,7 @@ from trainer.tables.tpu.slice_servers import noticing_lost_machines
 from trainer.tables.tpu.slices import TpuSlice
 from transforms.derived_documents import document_of
 from transforms.errors import HeadraceError
+from transforms.log_fields import log_fields
 from warehouse.files.batch_files.folder import BatchFolder
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
@@ -440,7 +441,7 @@ class _Run:
         with EpochBatches(refs, open_stream, layout, config.batch_rows, self._files) as batches:
             for number, epoch in enumerate(stage):
                 own = batches.of(number, partial(self._due, epoch), is_whole=self._is_whole(epoch))
-                with closing(own):  # type: ignore[type-var]
+                with closing(own), log_fields(epoch=epoch.number, partition=epoch.partitions[0]):  # type: ignore[type-var]
                     if not self._epoch(epoch, own, read, ends_early):
                         return False
                 if (stop() or ends_early()) and epoch is not last:

@@ -24,7 +24,8 @@ import pytest
 
 import headrace.screens
 from headrace.cli.main import run
-from headrace.terminal.output import PrintableFormatter, document, emit, emit_line, record_to
+from headrace.terminal.logs import PrintableFormatter
+from headrace.terminal.output import document, emit, emit_line, record_to
 from headrace.terminal.printable import json_printable, printable, printable_screen
 from tests.warehouse.scenes import write_partition
 from trainer.checkpoints.local_run import LocalRun

@@ -68,6 +68,7 @@ from trainer.tables.tpu.slice_servers import noticing_lost_machines
 from trainer.tables.tpu.slices import TpuSlice
 from trainer.wire.flight.addresses import Address
 from transforms.arrays import Array
+from transforms.log_fields import log_fields
 from warehouse.files.batch_files.folder import BatchFolder
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
@@ -273,13 +274,14 @@ class Host:
 
     def _write_part(self, snapshot: Snapshot) -> None:
         self._before_write()
-        try:
-            with self._metrics.commits.timed():
-                part = snapshot.write(self._run_dir)
-            self._reports.part_written(snapshot.attempt, part)
-        except Exception as error:
-            _LOG.exception("the part of attempt %d was not written", snapshot.attempt)
-            self._reports.commit_failed(snapshot.attempt, error)
+        with log_fields(attempt=snapshot.attempt):
+            try:
+                with self._metrics.commits.timed():
+                    part = snapshot.write(self._run_dir)
+                self._reports.part_written(snapshot.attempt, part)
+            except Exception as error:
+                _LOG.exception("the part of attempt %d was not written", snapshot.attempt)
+                self._reports.commit_failed(snapshot.attempt, error)
 
     def on_rejoin(self) -> None:
         """The controller takes this process for a new one: nothing in memory counts any more."""
@@ -338,7 +340,7 @@ class Host:
             while (order := self._next_order(begun)) is not None:
                 begun = order.attempt
                 try:
-                    with noticing_lost_machines():
+                    with noticing_lost_machines(), log_fields(attempt=order.attempt, epoch=order.epoch):
                         self._train(order)
                 except SliceLost as error:
                     self._fail(order.attempt, error)

@@ -19,6 +19,7 @@ from trainer.scheduling.orders import Commit
 from trainer.wire.flight.addresses import LOOPBACK, Address
 from trainer.wire.flight.client import Unreachable
 from transforms.errors import HeadraceError
+from transforms.log_fields import set_process_fields
 from transforms.metrics.families import Family
 from transforms.metrics.registry import Registry
 
@@ -44,6 +45,7 @@ def run_controller(
     """
     recorded = ControllerMetrics()
     spec = JobSpec.read(files)
+    set_process_fields(job=spec.job)
     run_dir = spec.run_dir(files)
     publisher = CheckpointPublisher(
         run_dir,

@@ -34,6 +34,7 @@ from trainer.tables.tpu.slices import TpuSlice
 from trainer.tables.wire.settings import WireSettings
 from trainer.wire.flight.addresses import Address
 from transforms.errors import StorageError
+from transforms.log_fields import set_process_fields
 from warehouse.files.batch_files.folder import BatchFolder
 
 _LOG = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ def run_host(
         metrics: of this process.
     """
     files, job = options.files, options.find_job()
+    set_process_fields(job=job.spec.job)
     spec, token, client = job.spec, job.token, job.client
     role = Role(RoleKind.HOST, options.name)
 

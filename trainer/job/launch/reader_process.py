@@ -14,6 +14,7 @@ from trainer.run.reading.unit_reader import ReadBySolution, UnitReader
 from trainer.run.reading.warm_up import warm_up
 from trainer.scheduling.events import Role, RoleKind
 from trainer.scheduling.orders import Leave, Order
+from transforms.log_fields import set_process_fields
 from transforms.metrics.registry import Registry
 from warehouse.solution.solution import ReadSolution
 
@@ -39,6 +40,7 @@ def run_reader(
         metrics: gets those of the reader.
     """
     job = options.find_job()
+    set_process_fields(job=job.spec.job)
     client = job.client
     leaves, ordered = threading.Event(), list[Leave]()
 

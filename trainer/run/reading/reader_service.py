@@ -23,6 +23,7 @@ from trainer.wire.flight.client import Client
 from trainer.wire.flight.error_documents import BadAnswer, Unreachable
 from transforms.arrays import Array
 from transforms.errors import DataError
+from transforms.log_fields import log_fields
 from transforms.metrics.families import Family
 from transforms.metrics.instruments import Histogram
 
@@ -84,7 +85,7 @@ class ReaderService(ActionService):
 
     def _packed(self, request: UnitRequest) -> memoryview:
         arrived = self._clock()
-        with self._reads:
+        with self._reads, log_fields(fragment=request.fragment, unit=request.number):
             began = self._clock()
             content, rows = self._reader.pack(request)
             now = self._clock()
