@@ -19,6 +19,7 @@ from headrace.cli.lazy_group import Place, group_of
 from headrace.terminal.logs import FORMAT_VARIABLE, VERBOSITY_VARIABLE, LogSettings, use_log_settings, write_line
 from headrace.terminal.output import record_to, say_error
 from headrace.terminal.parent import Parent, parent_of
+from headrace.tracing.process_traces import OTLP_VARIABLE, begin_tracing, end_tracing
 from transforms.errors import HeadraceError, InputError
 
 DEFECT_STATUS = 70
@@ -99,11 +100,23 @@ def _root(
         ),
     ] = 0,
     verbosity: Annotated[int, typer.Option(envvar=VERBOSITY_VARIABLE, hidden=True)] = 0,
+    otlp: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            envvar=OTLP_VARIABLE,
+            show_envvar=False,
+            show_default=False,
+            help="Send traces to this collector of OpenTelemetry, such as http://127.0.0.1:4318.",
+        ),
+    ] = "",
     report_fd: Annotated[int, typer.Option(hidden=True, help="The pipe to the Python process that started this.")] = -1,
 ) -> None:
     settings = LogSettings(log_format, verbosity + verbose - quiet)
     use_log_settings(settings)
     os.environ.update(settings.variables())  # of the processes that the command starts
+    if otlp:
+        begin_tracing(otlp, os.environ)
     record_to.set(record)
     parent_of.set(Parent(report_fd) if report_fd >= 0 else None)
     if show_version:
@@ -124,6 +137,13 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
     use_log_settings(LogSettings())
+    try:
+        return _run(arguments)
+    finally:
+        end_tracing()
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         group_of(app, COMMANDS)(args=arguments, prog_name="headrace")
     except SystemExit as finished:

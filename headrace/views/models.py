@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from transforms.tracing.spans import span
+
 if TYPE_CHECKING:
     from headrace.screens.analyze import OfModel
     from headrace.screens.dry_run import DryRunScreen
@@ -33,7 +35,8 @@ def submitted(
         each.require_analyses()
     rows = []
     for each in checked:
-        done = submit_checked(warehouse, each)
+        with span("submit", model=each.model.name):
+            done = submit_checked(warehouse, each)
         analyzed = tuple(change for change in changes if change.model == done.model)
         rows.append(SubmittedRow(each.model.client, len(each.inputs), done, analyzed))
     return SubmittedScreen(tuple(rows))

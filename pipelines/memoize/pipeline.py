@@ -29,6 +29,7 @@ from pipelines.runners.remote import require_reach
 from pipelines.runners.runner import RunnerOptions, run_pipeline
 from pipelines.runners.running_job import JobEnded
 from transforms.errors import StorageError
+from transforms.tracing.spans import span
 from warehouse.storage.storage import Storage
 
 NAMESPACE = "headrace.memoize"
@@ -70,9 +71,10 @@ class MemoizeFragments(BundleThreads):
         index, _, text = element.partition(" ")
         counts: ResultCounts | None = None
         try:
-            result = memoize_isolated(
-                text, self._home, child_processes(), self._resolved, self._known_culprits, self._components
-            )
+            with span("fragment", number=index):
+                result = memoize_isolated(
+                    text, self._home, child_processes(), self._resolved, self._known_culprits, self._components
+                )
             line, counts = result.line, result.counts
         except StorageError as error:
             line = encode_error(error)

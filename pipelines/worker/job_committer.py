@@ -24,6 +24,7 @@ from pipelines.worker.unreadable import (
 )
 from transforms.errors import StorageError
 from transforms.log_fields import log_fields
+from transforms.tracing.spans import span
 from warehouse.catalog.catalog import chunks
 from warehouse.files.memo_file import memo_path
 from warehouse.queue.commit import commit_memos
@@ -169,7 +170,7 @@ class JobCommitter:
             for outcome in result.outcomes
             if outcome.failure is None and outcome.memo_key in tasks
         ]
-        with self._report.commits.timed():
+        with self._report.commits.timed(), span("commit", fragments=len(batch), memos=len(written)):
             answers = commit_memos(self._warehouse, [
                 (tasks[outcome.memo_key], MemoWritten(result.file_of(outcome), outcome.rows, outcome.size_bytes, outcome.secs))
                 for result, tasks, outcome in written

@@ -29,6 +29,7 @@ from pipelines.worker.report import WorkerReport
 from pipelines.worker.state_machine import Instruction, Lease, Run, Sleep, Stop, WorkerState, decide, heartbeat_secs
 from pipelines.worker.unreadable import ReadFailures
 from transforms.errors import InputError
+from transforms.tracing.spans import span
 from warehouse.eviction.evict import settle_storage
 from warehouse.matching.submit import queue_missing
 from warehouse.queue.depths import queued_tasks, unfinished_tasks
@@ -142,7 +143,7 @@ def _work(
     catalog_retry: CatalogRetry,
 ) -> WorkerReport:
     def lease() -> tuple[LeasedTask, ...]:
-        with worker.report.leases.timed():
+        with worker.report.leases.timed(), span("lease"):
             settle_storage(warehouse)
             queue_missing(warehouse)
             return lease_tasks(warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes)
@@ -212,7 +213,10 @@ class _Worker:
             self._report_progress()
             home, job = self._warehouse.storage.home, uuid.uuid4().hex
             options = job_options(self._options, self._config.name, job)
-            run_memoize(committer.works, home, job, options, partial(self._attend_job, committer), self._config.limits)
+            with span("job", tasks=len(tasks)):
+                run_memoize(
+                    committer.works, home, job, options, partial(self._attend_job, committer), self._config.limits
+                )
         finally:
             job_secs = time.monotonic() - started
             self.report.job_secs += job_secs

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -66,6 +66,7 @@ from trainer.tables.tpu.slices import TpuSlice
 from transforms.derived_documents import document_of
 from transforms.errors import HeadraceError
 from transforms.log_fields import log_fields
+from transforms.tracing.spans import span
 from warehouse.files.batch_files.folder import BatchFolder
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
@@ -284,6 +285,14 @@ def _ignore(event: TrainEvent) -> None:
     """The default ``progress``."""
 
 
+@contextmanager
+def _about(epoch: Epoch) -> Iterator[None]:
+    """What the lines and spans of an epoch are about."""
+    first = epoch.partitions[0]
+    with log_fields(epoch=epoch.number, partition=first), span("epoch", number=epoch.number, partition=first):
+        yield
+
+
 def _never() -> bool:
     return False
 
@@ -441,7 +450,7 @@ class _Run:
         with EpochBatches(refs, open_stream, layout, config.batch_rows, self._files) as batches:
             for number, epoch in enumerate(stage):
                 own = batches.of(number, partial(self._due, epoch), is_whole=self._is_whole(epoch))
-                with closing(own), log_fields(epoch=epoch.number, partition=epoch.partitions[0]):  # type: ignore[type-var]
+                with closing(own), _about(epoch):  # type: ignore[type-var]
                     if not self._epoch(epoch, own, read, ends_early):
                         return False
                 if (stop() or ends_early()) and epoch is not last:
@@ -477,7 +486,7 @@ class _Run:
     ) -> bool:
         """Train an epoch, or what is left of it, and commit; whether it was trained to its end."""
         for batch in self._metrics.waited_for(batches):
-            with self._metrics.steps.timed():
+            with self._metrics.steps.timed(), span("step"):
                 self._advance(batch, epoch)
             if self._ledger is not None and ends_early():
                 self._advance(None, epoch)
@@ -542,7 +551,7 @@ class _Run:
         sampled = self._sampler.take()
 
         def write() -> Path:
-            with self._metrics.commits.timed():
+            with self._metrics.commits.timed(), span("commit", number=number, step=step):
                 return write_all()
 
         def write_all() -> Path:

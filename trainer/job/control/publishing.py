@@ -14,6 +14,7 @@ from trainer.scheduling.holds import describe_error
 from trainer.scheduling.orders import Publish
 from transforms.errors import DataError, HeadraceError, InputError, NotFound
 from transforms.metrics.instruments import Histogram
+from transforms.tracing.spans import span
 from warehouse.scheduling.backoff import Backoff
 
 _LOG = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class Publishing:
             try:
                 self._check_lease()
                 self._on_point("before publish")
-                with self._times.timed():
+                with self._times.timed(), span("publish", attempt=order.attempt):
                     self._publisher.publish(order)
                 self._on_point("after publish")
             except LeaseLost as error:

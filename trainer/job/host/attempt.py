@@ -44,6 +44,7 @@ from trainer.tables.routes.exchange import Exchange
 from trainer.tables.statistics.batch_sampler import BatchSampler
 from transforms.arrays import Array
 from transforms.errors import DataError
+from transforms.tracing.spans import span
 
 Carried = tuple[PlaceRange, ...]
 
@@ -320,7 +321,7 @@ class Attempt:
                 batch = self._take(segment, stop)
             self._state.epoch_steps += 1
             self._state.epoch_events += self._batch_rows
-            with metrics.steps.timed():
+            with metrics.steps.timed(), span("step"):
                 self._advance(segment, batch)
 
     def _take(self, segment: _Segment, stop: int) -> Batch:

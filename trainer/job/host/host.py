@@ -69,6 +69,7 @@ from trainer.tables.tpu.slices import TpuSlice
 from trainer.wire.flight.addresses import Address
 from transforms.arrays import Array
 from transforms.log_fields import log_fields
+from transforms.tracing.spans import span
 from warehouse.files.batch_files.folder import BatchFolder
 from warehouse.solution.solution import ReadSolution
 from warehouse.storage.locations import is_gcs
@@ -276,7 +277,7 @@ class Host:
         self._before_write()
         with log_fields(attempt=snapshot.attempt):
             try:
-                with self._metrics.commits.timed():
+                with self._metrics.commits.timed(), span("commit", attempt=snapshot.attempt):
                     part = snapshot.write(self._run_dir)
                 self._reports.part_written(snapshot.attempt, part)
             except Exception as error:
@@ -340,7 +341,11 @@ class Host:
             while (order := self._next_order(begun)) is not None:
                 begun = order.attempt
                 try:
-                    with noticing_lost_machines(), log_fields(attempt=order.attempt, epoch=order.epoch):
+                    with (
+                        noticing_lost_machines(),
+                        log_fields(attempt=order.attempt, epoch=order.epoch),
+                        span("attempt", number=order.attempt, epoch=order.epoch),
+                    ):
                         self._train(order)
                 except SliceLost as error:
                     self._fail(order.attempt, error)

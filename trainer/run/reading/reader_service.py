@@ -26,6 +26,7 @@ from transforms.errors import DataError
 from transforms.log_fields import log_fields
 from transforms.metrics.families import Family
 from transforms.metrics.instruments import Histogram
+from transforms.tracing.spans import span
 
 STATUS, UNIT = "status", "unit"
 #: A unit is sent in messages of this length, since the memory for longer ones is mapped again each time.
@@ -85,7 +86,11 @@ class ReaderService(ActionService):
 
     def _packed(self, request: UnitRequest) -> memoryview:
         arrived = self._clock()
-        with self._reads, log_fields(fragment=request.fragment, unit=request.number):
+        with (
+            self._reads,
+            log_fields(fragment=request.fragment, unit=request.number),
+            span("unit", number=request.number),
+        ):
             began = self._clock()
             content, rows = self._reader.pack(request)
             now = self._clock()

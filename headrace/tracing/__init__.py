@@ -1,0 +1,1 @@
+"""Sends the spans of a process to a collector of OpenTelemetry."""
