@@ -53,6 +53,10 @@ class Home:
     :meth:`work`, :meth:`train`, :meth:`predict`, :meth:`evaluate`, :meth:`export`, :meth:`add_table` and :meth:`import_log` run their commands as processes of their
     own, so this process imports neither Beam nor TensorFlow, and ends with them. Ctrl-C, or the stop button of a notebook, stops a command as Ctrl-C in
     its terminal does: a training commits first.
+
+    >>> with open(home) as w:
+    ...     [one.name for one in w.models().models]
+    ['ctr']
     """
 
     def __init__(self, config: WarehouseConfig, *, progress: bool) -> None:
@@ -83,37 +87,61 @@ class Home:
     # What is there
 
     def status(self) -> StatusScreen:
-        """The warehouse at a glance."""
+        """The warehouse at a glance.
+
+        >>> w.status().models
+        1
+        """
         from headrace.views.status import warehouse_status
 
         return warehouse_status(self._warehouse, self.location)
 
     def tables(self) -> TablesScreen:
-        """All tables."""
+        """All tables.
+
+        >>> [one.name for one in w.tables().tables]
+        ['log']
+        """
         from headrace.views.tables import listed
 
         return listed(self._warehouse)
 
     def table(self, name: str, version: int = 0) -> TableScreen:
-        """A table's columns and partitions; ``version`` 0: the newest. Raises :class:`~transforms.errors.NotFound`."""
+        """A table's columns and partitions; ``version`` 0: the newest. Raises :class:`~transforms.errors.NotFound`.
+
+        >>> w.table("log").time_column
+        'time'
+        """
         from headrace.views.tables import shown
 
         return shown(self._warehouse, name, version)
 
     def models(self) -> ModelsScreen:
-        """The live models, each at its newest version."""
+        """The live models, each at its newest version.
+
+        >>> [one.client for one in w.models().models]
+        ['search']
+        """
         from headrace.views.models import listed
 
         return listed(self._warehouse)
 
     def model(self, name: str, version: int = 0) -> ModelScreen:
-        """A model's inputs and their expressions; ``version`` 0: the newest. Raises :class:`~transforms.errors.NotFound`."""
+        """A model's inputs and their expressions; ``version`` 0: the newest. Raises :class:`~transforms.errors.NotFound`.
+
+        >>> [one.name for one in w.model("ctr").inputs]
+        ['overlap', 'price']
+        """
         from headrace.views.models import shown
 
         return shown(self._warehouse, name, version)
 
     def jobs(self) -> JobsScreen:
-        """The training jobs of the fleet in a local home."""
+        """The training jobs of the fleet in a local home.
+
+        >>> w.jobs().jobs
+        ()
+        """
         from headrace.views.jobs import listed
 
         return listed(Path(self._folder("the jobs of a fleet")) / FLEET)
@@ -126,6 +154,9 @@ class Home:
         """Register a folder of hive-partitioned Parquet, a Delta or Iceberg table, or a topic of Kafka; again to bring what is new.
 
         ``options``: those of ``headrace table add``, such as ``partition_by="hour"``.
+
+        >>> w.add_table("log", logs, time_column="time").added  # again: nothing is new
+        ()
         """
         _refuse_endless(options)
         found = self._run(object, "table", "add", name, str(folder), time_column=time_column or None, **options)
@@ -140,7 +171,11 @@ class Home:
         row_order: bool = False,
         no_time: bool = False,
     ) -> InferredScreen:
-        """The schema of a log's TSV, CSV or JSONL files from a sample of ``rows`` rows, for :meth:`import_log`; as ``headrace table infer``."""
+        """The schema of a log's TSV, CSV or JSONL files from a sample of ``rows`` rows, for :meth:`import_log`; as ``headrace table infer``.
+
+        >>> [one.name for one in w.infer(csv).columns]
+        ['id', 'time', 'clicked']
+        """
         from headrace.views.inferred_schemas import inferred_schema
         from pipelines.inference.event_time import TimeOptions
         from pipelines.inference.infer import infer_schema
@@ -160,6 +195,9 @@ class Home:
 
         ``schema``: of text files: what :meth:`infer` found, a schema as a mapping, or a schema file. ``options``: those of ``headrace table import``, such as
         ``unique_by="id"``.
+
+        >>> w.import_log("clicks", csv, schema=w.infer(csv)).rows
+        300
         """
         from headrace.screens.tables import ImportedScreen
 
@@ -188,6 +226,11 @@ class Home:
             policy: which memos to keep: ``all``, ``adaptive`` or ``none``; empty: the model's last policy, at first ``all``.
             analyze: first run the full passes that the data needs. Without it, models keep their pinned results.
             dry_run: show what submitting would do per input; change nothing.
+
+        >>> model = Model("ctr2", client="search", label="clicked", table="log")
+        >>> model.input("price", float32("price").fill_null(0).log1p())
+        >>> w.submit(model, dry_run=True).to_polars()["queued_tasks"].sum()  # "ctr" has this input
+        0
         """
         from headrace.views import analyses
         from headrace.views.models import planned_submissions, submitted
@@ -210,6 +253,9 @@ class Home:
         """Every input of models over a sample of ``rows`` events: examples, nulls, distinct values, warnings. Stores nothing.
 
         ``models``: model objects, or the name of a submitted one.
+
+        >>> [one.input for one in w.check("ctr", rows=50).models[0].inputs]
+        ['overlap', 'price']
         """
         from headrace.views.checks import checked_models, checked_submitted
 
@@ -220,13 +266,21 @@ class Home:
     def explain(
         self, name: str, version: int = 0, *, inputs: Sequence[str] = (), misses: bool = False, partitions: bool = False
     ) -> ExplainScreen:
-        """Hit or miss of a model's inputs per partition, the reason, and the costs of each alternative, as ``headrace model explain``."""
+        """Hit or miss of a model's inputs per partition, the reason, and the costs of each alternative, as ``headrace model explain``.
+
+        >>> w.explain("ctr").misses
+        0
+        """
         from headrace.views.explanations import explanation
 
         return explanation(self._warehouse, name, version, only=inputs, misses=misses, partitions=partitions)
 
     def read(self, model: str, start: Moment | None = None, end: Moment | None = None, **options: Any) -> Any:
-        """A model's inputs as one table, as :func:`headrace.read`."""
+        """A model's inputs as one table, as :func:`headrace.read`.
+
+        >>> w.read("ctr", columns=["query"]).column_names
+        ['overlap', 'price', 'label', 'query']
+        """
         from headrace.reading import read
 
         return read(model, start, end, home=self.location, catalog_url=self._config.catalog_url, **options)
@@ -234,7 +288,11 @@ class Home:
     def scan(
         self, model: str, start: Moment | None = None, end: Moment | None = None, **options: Any
     ) -> Iterator[pa.Table]:
-        """The table of :meth:`read` by fragment, as :func:`headrace.scan`."""
+        """The table of :meth:`read` by fragment, as :func:`headrace.scan`.
+
+        >>> len(list(w.scan("ctr")))
+        4
+        """
         from headrace.reading import scan
 
         return scan(model, start, end, home=self.location, catalog_url=self._config.catalog_url, **options)
@@ -266,9 +324,8 @@ class Home:
     ) -> GraphsScreen:
         """The components that meet every condition, as ``headrace graphs search``; ages are since the first request.
 
-        >>> with open(folder, create=True) as w:
-        ...     w.search(column="query", sort="saved", count=True).total
-        0
+        >>> w.search(column="query", sort="saved", count=True).total
+        1
         """
         from headrace.client.conditions import query_of
         from headrace.views.graphs import page
@@ -281,7 +338,11 @@ class Home:
         return page(self._warehouse, query, sort=sort, limit=limit, offset=offset, count=count)
 
     def component(self, fingerprint: str) -> GraphScreen:
-        """One component, by its fingerprint or its first digits: its tree, the models that read it, its memos."""
+        """One component, by its fingerprint or its first digits: its tree, the models that read it, its memos.
+
+        >>> w.component(w.search(column="price").graphs[0].fingerprint).columns
+        ('price',)
+        """
         from headrace.views.graphs import component
 
         return component(self._warehouse, fingerprint)
@@ -315,6 +376,10 @@ class Home:
 
         ``w.evict(column="query")`` shows what would go, and ``w.evict(column="query", plan=preview.plan.id)`` evicts exactly that, or raises
         :class:`~warehouse.eviction.evict.PlanChanged` if something has changed since. Ages are those of memos; other conditions are as for :meth:`search`.
+
+        >>> preview = w.evict(column="price")
+        >>> preview.plan.memos, preview.plan.done
+        (4, False)
         """
         from headrace.client.conditions import query_of
         from headrace.views.evictions import evicted, planned
@@ -340,7 +405,11 @@ class Home:
     # Commands in processes of their own
 
     def work(self, *, until_idle: bool = True, **options: Value) -> WorkScreen:
-        """Compute what is queued, as ``headrace work``; ``options``: those of the command, such as ``memory_limit="2GB"``."""
+        """Compute what is queued, as ``headrace work``; ``options``: those of the command, such as ``memory_limit="2GB"``.
+
+        >>> w.work().tasks  # all is computed
+        0
+        """
         from headrace.screens.work import WorkScreen
 
         return self._run(WorkScreen, "work", until_idle=until_idle, **options)
@@ -364,6 +433,9 @@ class Home:
             test_end: the end of the partitions after ``end`` that test the model, not included.
             config: training options as a mapping, or their file.
             options: those of the command, such as ``hosts=2`` or ``servers="1..4"``.
+
+        >>> w.train("ctr", config={"linear": True, "deep": False, "linear_learning_rate": 0.05, "passes": 1}).finished
+        True
         """
         from headrace.screens.training import TrainedScreen
 
@@ -385,6 +457,9 @@ class Home:
         """Score partitions with the newest checkpoint of a trained model into the folder ``output``, as ``headrace predict``.
 
         ``columns``: raw columns to write with the scores.
+
+        >>> w.predict("ctr", scores, columns=["query"]).partitions
+        4
         """
         from headrace.screens.predict import PredictedScreen
 
@@ -408,7 +483,11 @@ class Home:
         by: Sequence[str] = (),
         **options: Value,
     ) -> EvaluationScreen:
-        """The figures of a trained model on partitions, also by the values of raw columns, as ``headrace evaluate``."""
+        """The figures of a trained model on partitions, also by the values of raw columns, as ``headrace evaluate``.
+
+        >>> w.evaluate("ctr", by=["category"]).partitions
+        4
+        """
         from headrace.screens.evaluation import EvaluationScreen
 
         _refuse_endless(options)
@@ -420,6 +499,9 @@ class Home:
         """A SavedModel of a model's inputs, or of the trained model from raw columns to predictions, as ``headrace model export``.
 
         ``trained``: True for the model's run in the home, or the folder of a run.
+
+        >>> w.export("ctr", served, trained=True).columns
+        3
         """
         from headrace.screens.export import ExportScreen
 

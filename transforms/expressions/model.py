@@ -30,6 +30,9 @@ class Label:
         label: a raw column or an expression.
         task: "binary" (the default), "multiclass" or "regression".
         classes: the number of classes of a multi-class label.
+
+    >>> model = Model("ads", client="search", label={"click": "clicked", "basket": Label("items", task="regression")})
+    >>> model.input("words", text("query").unigrams().hash_buckets(1000))
     """
 
     label: str | Expr
