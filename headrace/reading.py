@@ -207,13 +207,13 @@ def _beside(
 
 @contextmanager
 def _opened(home: str, catalog_url: str) -> Iterator[Warehouse]:
-    from warehouse.config import WarehouseConfig
     from warehouse.homes import check_exists
+    from warehouse.settings import given_settings, settings_of
     from warehouse.warehouse import Warehouse
 
     if "://" not in home:
         home = os.path.abspath(home)
-    config = WarehouseConfig(home=home, catalog_url=catalog_url)
+    config = settings_of(home, given_settings(catalog_url=catalog_url), {}).config
     check_exists(config)
     with Warehouse.open(config) as warehouse:
         yield warehouse

@@ -66,6 +66,7 @@ COMMANDS = {
     "model": Place("headrace.cli.models", "app"),
     "graphs": Place("headrace.cli.graphs", "app"),
     "tasks": Place("headrace.cli.tasks", "app"),
+    "config": Place("headrace.cli.settings", "app"),
     "clients": Place("headrace.cli.clients", "app"),
 }
 

@@ -19,6 +19,7 @@ from transforms.errors import InputError
 from transforms.expressions.model import Model
 from transforms.time_range import Moment, moment
 from warehouse.config import WarehouseConfig
+from warehouse.settings import variable_of, variables
 from warehouse.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -514,7 +515,7 @@ class Home:
         with shown_progress(is_shown=self._is_shown) as show:
             found = run_command(
                 [*command, f"--home={self.location}", *arguments_of(options), "--", *arguments],
-                changes={"HEADRACE_CATALOG_URL": self._config.catalog_url},
+                changes={**dict.fromkeys(variables(), ""), variable_of("catalog_url"): self._config.catalog_url},
                 show=show,
                 tell=to_stderr,
             )
