@@ -25,8 +25,10 @@ from warehouse.warehouse import Warehouse
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.checks.drift import Limits
     from headrace.screens.analyze import OfModel
     from headrace.screens.check import CheckScreen
+    from headrace.screens.drift import DriftScreen
     from headrace.screens.dry_run import DryRunScreen
     from headrace.screens.evaluation import EvaluationScreen
     from headrace.screens.evictions import EvictionScreen
@@ -275,6 +277,37 @@ class Home:
         from headrace.views.explanations import explanation
 
         return explanation(self._warehouse, name, version, only=inputs, misses=misses, partitions=partitions)
+
+    def drift(
+        self,
+        model: str,
+        *,
+        against: timedelta = timedelta(days=7),
+        last: timedelta = timedelta(days=1),
+        end: Moment | None = None,
+        limits: Limits | None = None,
+    ) -> DriftScreen:
+        """A model's inputs and labels in its newest partitions against those before, as ``headrace checks run``.
+
+        Args:
+            model: its name, or ``name@version``.
+            against: the time before the newest partitions that is compared.
+            last: the time of the newest partitions.
+            end: their end; None: that of the table.
+            limits: of inputs whose author expects no others.
+
+        >>> found = w.drift("ctr", last=timedelta(hours=1), against=timedelta(hours=3))
+        >>> [one.input for one in found.inputs]
+        ['overlap', 'price', 'label']
+        """
+        from headrace.checks.drift import Limits
+        from headrace.views.drift import drift
+
+        with shown_progress(is_shown=self._is_shown) as show:
+            return drift(
+                self._warehouse, model, against=against, last=last, end=None if end is None else moment(end), limits=limits or Limits(),
+                progress=lambda done, total: show(Progress(f"reading {model}", done, total, "events")),
+            )  # fmt: skip
 
     def read(self, model: str, start: Moment | None = None, end: Moment | None = None, **options: Any) -> Any:
         """A model's inputs as one table, as :func:`headrace.read`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import doctest
 import inspect
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -59,7 +59,7 @@ def names(tmp_path_factory):
         w.submit(model)
         w.work()
         yield {name: getattr(hr, name) for name in hr.__all__} | {
-            "datetime": datetime, "folder": str(root / "new"), "home": home, "w": w, "logs": str(root / "logs"), "csv": str(root / "clicks.csv"),
+            "datetime": datetime, "timedelta": timedelta, "folder": str(root / "new"), "home": home, "w": w, "logs": str(root / "logs"), "csv": str(root / "clicks.csv"),
             "scores": str(root / "scores"), "served": str(root / "served"),
         }  # fmt: skip
 
