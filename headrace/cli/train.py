@@ -346,7 +346,7 @@ def _train(
         def follow(event: TrainEvent) -> None:
             if event.kind == "skipped":
                 say(f"a checkpoint was skipped: {event.message}")
-            if event.kind == "batch file":
+            if event.kind in ("batch file", "history"):
                 say(event.message)
             if event.kind == "rows pass":
                 say(f"rows of servers pass through this process: {event.message}")
