@@ -66,6 +66,7 @@ EXTRAS = {
     "s3": OBJECTS,
     "frames": ["pandas>=2.2", "polars>=1.20"],
     "metrics": ["prometheus-client>=0.21"],
+    "notebook": ["ipykernel>=6.29", "ipython>=8.20"],
     "plan": ["ortools>=9.12", "scipy>=1.14"],
     "bench": ["duckdb>=1.4", "networkx>=3.4", "polars>=1.20", "scikit-learn>=1.5", "scipy>=1.14"],
     "test": [
@@ -76,6 +77,8 @@ EXTRAS = {
         "hypothesis>=6.120",
         "jsonschema>=4.20",
         "kubernetes-validate>=1.34",
+        "nbclient>=0.10",
+        "nbformat>=5.10",
         "networkx>=3.4",
         "polars>=1.20",
         "psutil>=5.9",

@@ -18,6 +18,8 @@ from headrace import checkout as checkout  # first: it finds the packages beside
 from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from headrace.client.home import Home as Home
+    from headrace.client.opening import open as open
     from headrace.frames import try_ as try_
     from headrace.reading import read as read
     from headrace.reading import scan as scan

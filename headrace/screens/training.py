@@ -22,6 +22,7 @@ from headrace.screens.score_figures import (
     sentence_of,
     shown_figures,
 )
+from headrace.screens.shown import Shown
 from headrace.screens.tower_exchange import tower_lines
 from headrace.screens.verdict import trial_table, verdict_lines
 from headrace.terminal.grid import facts, grid
@@ -218,7 +219,7 @@ class TowerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedScreen:
+class TrainedScreen(Shown):
     """A training run and the quality of its model.
 
     Attributes:
@@ -304,6 +305,13 @@ class TrainedScreen:
     tower_figures: TowerFigures | None = None
     sum_figures: SumFigures | None = None
     batch_files: BatchFileCounts | None = None
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The figures of the test; without one those of the newest epoch, each batch scored before it was trained; empty without epochs."""
+        newest = self.epochs[-1].metrics if self.epochs else None
+        scores = newest if self.test is None else self.test
+        return {} if scores is None else score_fields(scores)
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""
