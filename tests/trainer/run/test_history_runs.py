@@ -84,6 +84,15 @@ def test_a_run_keeps_its_windows_and_commits(tmp_path, data):
     assert (found["data_wait_share"] < 1).all()
 
 
+@pytest.mark.parametrize("staleness", [1, 3, 7])
+def test_steps_of_which_several_end_at_once_are_counted(tmp_path, data, staleness):
+    """A drain ends several steps, and a window may end between them."""
+    trained(data, tmp_path, staleness=staleness, batch_rows=37, passes=2)
+    history = newest_history(tmp_path)
+    assert sum(column(history, "steps")) == sum(column(history, "gradient_steps")) == history.step
+    assert 0 < figures(history.layout, history.commits)["staleness"][0] <= staleness
+
+
 def test_a_run_that_is_stopped_after_each_epoch_has_the_same_history(tmp_path, data):
     trained(data, tmp_path / "straight", staleness=2)
     for _ in range(3):

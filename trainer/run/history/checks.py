@@ -18,7 +18,6 @@ _AT_MOST: Final = (
     ("positives", "events"),
     ("hits", "events"),
     ("ranked", "pairs"),
-    ("gradient_steps", "steps"),
     ("idle_units", "hidden_units"),
     ("fullness_samples", "steps"),
 )

@@ -25,7 +25,7 @@ _MOST_PARTS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """What a process has measured since it began to train, or measures now.
+    """What a process has measured since it began to train, or measures now. Its steps may be ahead of those that are counted.
 
     Attributes:
         row_wait_secs: how long dense parts have waited for rows of tables.
