@@ -47,6 +47,22 @@ def diff(
     emit(compared(run_folder(first, 0, home), run_folder(second, 0, home)), as_json=as_json)
 
 
+@app.command("tensorboard")
+def tensorboard(
+    run: Run,
+    folder: Annotated[str, typer.Argument(help="The points go into the folder of the run's name in it.")],
+    version: RunVersion = 0,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Write the history of a run as event files of TensorBoard: the points that are not there yet."""
+    from headrace.cli.options.tracking import event_folder
+    from headrace.views.runs import event_files
+
+    place = run_folder(run, version, home)
+    emit(event_files(place, event_folder(folder, place, "FOLDER")), as_json=as_json)
+
+
 @app.command("plot")
 def plot(
     runs: Annotated[

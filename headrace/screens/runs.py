@@ -203,6 +203,25 @@ def _epoch_table(run: TrainedRun) -> RenderableType:
 
 
 @dataclass(frozen=True, slots=True)
+class EventFilesScreen(Shown):
+    """The event files of a run.
+
+    Attributes:
+        run: the folder of the run.
+        folder: of the files.
+        points: that were written now.
+    """
+
+    run: str
+    folder: str
+    points: int
+
+    def render(self) -> RenderableType:
+        """One line, and the command that shows them."""
+        return f"{many(self.points, 'new point')} in {self.folder}\nnext: tensorboard --logdir {self.folder}"
+
+
+@dataclass(frozen=True, slots=True)
 class RunDiffScreen(Shown):
     """The differences between two runs.
 

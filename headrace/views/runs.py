@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from headrace.runs.curves import Axis
     from headrace.runs.history import Rows
     from headrace.screens.curves import CurvesScreen
-    from headrace.screens.runs import RunDiffScreen, RunRow, RunScreen, RunsScreen
+    from headrace.screens.runs import EventFilesScreen, RunDiffScreen, RunRow, RunScreen, RunsScreen
+    from headrace.tracking.event_folder import EventFolder
 
 
 def listed(home: str) -> RunsScreen:
@@ -76,6 +77,19 @@ def plotted(
         for name, history in zip(_names(folders), histories, strict=True)
     ]
     return CurvesScreen(chosen, axis, smoothing, tuple(curves))
+
+
+def event_files(folder: str, to: EventFolder) -> EventFilesScreen:
+    """Write the points of a run's history that its event files lack. Raises as :func:`plotted`, and :class:`~transforms.errors.StorageError`."""
+    from headrace.runs.open_history import kept_history
+    from headrace.runs.trained_run import read_run
+    from headrace.screens.runs import EventFilesScreen
+
+    run = read_run(folder)
+    try:
+        return EventFilesScreen(folder, to.place, to.add(kept_history(run)))
+    finally:
+        to.close()
 
 
 def _names(folders: Sequence[str]) -> list[str]:

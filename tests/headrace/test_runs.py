@@ -175,3 +175,11 @@ def test_python_has_the_same(call, home):
         assert w.run("ctr", 1).history().commits["epoch"].tolist() == [0, 1, 2]
         with pytest.raises(InputError, match="curves"):
             w.curves()
+
+
+def test_event_files_of_a_run_are_written_once(call, home, tmp_path):
+    text = call("tensorboard", "ctr", tmp_path / "events")
+    assert f"tensorboard --logdir {tmp_path}/events/ctr-v2" in text
+    assert json.loads(call("tensorboard", "ctr", tmp_path / "events", "--json"))["points"] == 0
+    assert len(list((tmp_path / "events" / "ctr-v2").iterdir())) == 1
+    assert "local folder" in call("tensorboard", "ctr", "gs://bucket/events", status=2)
