@@ -41,6 +41,7 @@ COMMANDS = {
     "analyze": Place("headrace.cli.analyze", "analyze"),
     "work": Place("headrace.cli.work", "work"),
     "train": Place("headrace.cli.train", "COMMAND"),
+    "runs": Place("headrace.cli.runs", "app"),
     "ckpt": Place("headrace.cli.checkpoints", "app"),
     "export": Place("headrace.cli.export_links", "app"),
     "holds": Place("headrace.cli.holds", "app"),

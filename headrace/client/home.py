@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.checks.drift import Limits
     from headrace.screens.analyze import OfModel
     from headrace.screens.check import CheckScreen
+    from headrace.screens.curves import CurvesScreen
     from headrace.screens.drift import DriftScreen
     from headrace.screens.dry_run import DryRunScreen
     from headrace.screens.evaluation import EvaluationScreen
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from headrace.screens.lakes import LakeScreen
     from headrace.screens.models import ExplainScreen, ModelScreen, ModelsScreen, SubmittedScreen
     from headrace.screens.predict import PredictedScreen
+    from headrace.screens.runs import RunDiffScreen, RunScreen, RunsScreen
     from headrace.screens.status import StatusScreen
     from headrace.screens.tables import ImportedScreen, RegisteredScreen, TableScreen, TablesScreen
     from headrace.screens.topics import TopicScreen
@@ -148,6 +150,57 @@ class Home:
         from headrace.views.jobs import listed
 
         return listed(Path(self._folder("the jobs of a fleet")) / FLEET)
+
+    # Runs of training
+
+    def runs(self) -> RunsScreen:
+        """The runs of a local home, with their newest figures; as ``headrace runs ls``."""
+        from headrace.views.runs import listed
+
+        return listed(self._folder("a list of runs"))
+
+    def run(self, run: str | Path, version: int = 0) -> RunScreen:
+        """A run by the name of its model, or by its folder or bucket; its ``history()`` has what each window of steps has measured.
+
+        Raises :class:`~transforms.errors.NotFound`.
+        """
+        from headrace.views.runs import shown
+
+        return shown(self._run_folder(run, version))
+
+    def compare(self, first: str | Path, second: str | Path) -> RunDiffScreen:
+        """The options, data, inputs and figures that differ between two runs; as ``headrace runs diff``."""
+        from headrace.views.runs import compared
+
+        return compared(self._run_folder(first), self._run_folder(second))
+
+    def curves(
+        self,
+        *runs: str | Path,
+        metric: str = "",
+        x: Literal["step", "events", "time"] = "step",
+        smoothing: float = 0.0,
+        commits: bool = False,
+    ) -> CurvesScreen:
+        """Learning curves of runs, which a notebook draws; as ``headrace runs plot``.
+
+        Args:
+            runs: names of models, or folders.
+            metric: a figure of their histories; by default the loss divided by that of the best constant prediction.
+            x: what they are drawn over.
+            smoothing: from 0 to below 1.
+            commits: a point for each commit, not for each window of steps.
+        """
+        from headrace.views.runs import plotted
+
+        folders = [self._run_folder(run) for run in runs]
+        return plotted(folders, metric=metric, axis=x, smoothing=smoothing, rows="commits" if commits else "windows")
+
+    def _run_folder(self, run: str | Path, version: int = 0) -> str:
+        from headrace.runs.run_folders import folder_of_model, is_folder
+
+        name = str(run)
+        return name if is_folder(name) else folder_of_model(self._folder("the run of a model"), name, version)
 
     # Tables
 
