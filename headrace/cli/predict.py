@@ -95,7 +95,7 @@ def predict(
     from headrace.metrics.process import Process
     from headrace.metrics.scoring import ScoringMetrics
     from headrace.scoring import load_scores
-    from headrace.screens.predict import PredictedScreen
+    from headrace.views.predictions import predicted
     from pipelines.runners.runner import RunnerOptions
     from pipelines.scoring import ScoringConfig, score_partitions
 
@@ -130,18 +130,7 @@ def predict(
             done, checkpoint = _predict_together(solution, folder, configure, together, command, recorded)
     if together is not None and together.rank:
         return say(f"host {together.rank} has scored {many(done.rows, 'event')}: host 0 shows the sum")
-    screen = PredictedScreen(
-        model=model,
-        version=solution.model_version,
-        checkpoint=checkpoint,
-        output=output,
-        partitions=done.partitions,
-        files=done.files,
-        rows=done.rows,
-        known_files=done.known_files,
-        failures=tuple(f"{error.where}: {error.what}" for error in done.failures),
-        secs=time.monotonic() - began,
-    )
+    screen = predicted(solution, done, checkpoint, output, time.monotonic() - began)
     emit(screen, as_json=as_json)
     if done.failures:
         raise typer.Exit(DataError.exit_status)

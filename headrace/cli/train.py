@@ -25,6 +25,7 @@ from headrace.cli.options.servers import OpenServers, open_servers
 from headrace.cli.options.session import open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
 from headrace.cli.options.tpus import TpuOptions
+from headrace.cli.options.tracking import open_tracking
 from headrace.cli.options.training import read_options
 from headrace.cli.planned_training import (
     capacities_of,
@@ -127,6 +128,13 @@ def train(options: TrainOptions) -> None:
             check_plan_tables(partition, solution, training, folder)
         files = str(job_folder(folder, home, options.run.job_dir))
         exporter = pins.enter_context(open_export(options.serving, folder, files))
+        tracker = pins.enter_context(open_tracking(options.tracking, folder))
+        looks = [tracker.look, *([] if exporter is None else [exporter.look])]
+
+        def on_commit() -> None:
+            for look in looks:
+                look()
+
         evaluating = pins.enter_context(
             evaluator(held_out if data.evaluate_commits else None, folder, files, data.end, data.test_end, home)
         )
@@ -176,7 +184,7 @@ def train(options: TrainOptions) -> None:
                 partition,
                 None if on_servers is None else on_servers.spec,
                 named_towers,
-                on_commit=None if exporter is None else exporter.look,
+                on_commit=on_commit,
                 check_servers=(lambda: None) if on_servers is None else on_servers.check,
                 watch=None if on_servers is None else on_servers.watch,
                 server_scale=None if on_servers is None or options.servers.scaled is None else on_servers.local,
@@ -188,7 +196,6 @@ def train(options: TrainOptions) -> None:
         else:
             import_tensorflow_quietly()
             scales_here = False
-            on_commit = None if exporter is None else exporter.look
             with (
                 interrupt_is_request(_STOPPING) as is_stopped,
                 training_metrics(options.metrics, options.model, folder) as recorded,
@@ -204,6 +211,7 @@ def train(options: TrainOptions) -> None:
                     report, hashed, found, lost = _train_on_servers(
                         partial(train_once, None, None), settings, on_servers, least, known, is_stopped
                     )
+        tracker.look()
         exported = finish_export(exporter)
         tested = held_out if report.finished else None
         hosts_here = 1 if starts_later else most_hosts
@@ -225,6 +233,7 @@ def train(options: TrainOptions) -> None:
     )  # fmt: skip
     emit(screen, as_json=options.run.as_json)
     check_exported(exported)
+    tracker.check()
 
 
 def _evaluated_last(
@@ -352,7 +361,7 @@ def _train(
     settings: TrainConfig,
     changes: ChangePolicy,
     slice_: TpuSlice | None,
-    on_commit: Callable[[], None] | None,
+    on_commit: Callable[[], None],
     batch_files: BatchFolder | None,
     metrics: HostMetrics,
     is_stopped: Callable[[], bool],
@@ -371,11 +380,11 @@ def _train(
         def follow(event: TrainEvent) -> None:
             if event.kind == "skipped":
                 say(f"a checkpoint was skipped: {event.message}")
-            if event.kind == "batch file":
+            if event.kind in ("batch file", "history"):
                 say(event.message)
             if event.kind == "rows pass":
                 say(f"rows of servers pass through this process: {event.message}")
-            if event.kind == "checkpoint" and on_commit is not None:
+            if event.kind == "checkpoint":
                 on_commit()
             report(event.events, event.total_events)
 

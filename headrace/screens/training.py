@@ -29,6 +29,7 @@ from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, percent_text, secs_text
 
 if TYPE_CHECKING:
+    from headrace.runs.history import History
     from headrace.screens.plan_history import FollowedPlanRow
     from headrace.screens.training_figures import PlacementRow, PrunedRow, ServedRow
     from trainer.model.metrics import AnyScores
@@ -218,7 +219,7 @@ class TowerRow:
         return f"{many(self.towers, 'tower')} of {self.columns} columns, compressed to {self.outputs}{where}: ratio {self.compression:.3g}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TrainedScreen(Shown):
     """A training run and the quality of its model.
 
@@ -305,6 +306,13 @@ class TrainedScreen(Shown):
     tower_figures: TowerFigures | None = None
     sum_figures: SumFigures | None = None
     batch_files: BatchFileCounts | None = None
+
+    def history(self) -> History:
+        """The figures of each window of steps and of each commit of the run, as columns. Raises as :func:`~headrace.runs.trained_run.read_run`."""
+        from headrace.runs.open_history import history_of
+        from headrace.runs.trained_run import read_run
+
+        return history_of(read_run(self.run_dir))
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -57,6 +57,7 @@ EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
     "trainer.solving": ("plan",),
     "headrace.client.progress": ("notebook",),
     "headrace.reading": ("frames",),
+    "headrace.runs.history": ("frames",),
     "headrace.screens.shown": ("frames",),
     "examples": ("train", "tft"),
     "benchmarks": ("bench", *_PRODUCT_EXTRAS),

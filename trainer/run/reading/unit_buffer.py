@@ -284,7 +284,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
 
     @property
     def fullness(self) -> float:
-        """The buffered bytes as a share of their limit."""
+        """The buffered bytes as a share of the limit."""
         return self._buffered_bytes / self._settings.limit_bytes
 
     def sample(self) -> BufferSample:
