@@ -166,9 +166,9 @@ def _predict_together(
 def _both(one: Report, other: Report) -> Report:
     """Reports progress to both."""
 
-    def report(done: int, total: int) -> None:
-        one(done, total)
-        other(done, total)
+    def report(done: int, total: int, current: str = "") -> None:
+        one(done, total, current)
+        other(done, total, current)
 
     return report
 

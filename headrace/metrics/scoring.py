@@ -17,8 +17,8 @@ class ScoringMetrics:
     def __init__(self, part: str) -> None:
         self._part, self._progress, self._is_running = part, (0, 0), False
 
-    def report(self, done: int, total: int) -> None:
-        """Note that so many of all parts are done."""
+    def report(self, done: int, total: int, current: str = "") -> None:
+        """Note that so many of all parts are done; ``current``: what is done now, which metrics do not show."""
         self._progress, self._is_running = (done, total), True
 
     def families(self) -> tuple[Family, ...]:
