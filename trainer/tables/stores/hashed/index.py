@@ -15,7 +15,7 @@ from trainer.tables.kernels.undo_kernels import HEAD, begin_block
 from trainer.tables.kernels.undo_log import UndoLog
 from trainer.tables.stores.hashed import changes
 from trainer.tables.stores.hashed import index_layout as columns
-from trainer.tables.stores.hashed.candidates import LOG_NUMBERS
+from trainer.tables.stores.hashed.candidates import LOG_NUMBERS, candidate_lines
 from trainer.tables.stores.hashed.decisions import Decisions, decide, empty_decisions
 from trainer.tables.stores.hashed.find import find_places, sort_distinct
 from trainer.tables.stores.hashed.index_layout import RECORD, WORDS, index_layout, index_values
@@ -84,11 +84,11 @@ class PlaceIndex:
             raise self._damaged()
         return places
 
-    def place(self, ids: Array, starts: Array) -> tuple[Decisions, Array]:
+    def place(self, ids: Array, starts: Array) -> tuple[Decisions, Array, Array]:
         """Begin a step, in which these checked ids are used; inside a transaction.
 
-        Returns what it has changed, and the place of each id, -1 for none. Raises :class:`DamagedMemory`, and
-        :class:`ConfigError` after 2**32 steps.
+        Returns what it has changed, the place of each id, -1 for none, and the ids of the rows that it has removed. Raises
+        :class:`DamagedMemory`, and :class:`ConfigError` after 2**32 steps.
         """
         if int(self.words[:, columns.STEP].max()) >= MOST_STEPS:
             raise ConfigError("hashed tables must be saved and restored after so many steps", value=MOST_STEPS)
@@ -102,8 +102,17 @@ class PlaceIndex:
         log.append_to(at + HEAD + kept)
         if not decide(decided, self.layout, self.values, log.log, at):
             raise self._damaged()
+        removed = self._removed_ids(decided)
         self._change(decided)
-        return decided, decided.places[numbers]
+        return decided, decided.places[numbers], removed
+
+    def _removed_ids(self, decided: Decisions) -> Array:
+        """The ids of the places that rows will lose, in their order."""
+        ends = decided.removed_starts
+        if not ends[-1]:
+            return np.zeros(0, np.int64)
+        own = [self.ids_of(t, decided.removed[ends[t] : ends[t + 1]]) for t in range(len(self._tables))]
+        return np.concatenate(own)
 
     def _distinct(self, ids: Array, starts: Array) -> tuple[Decisions, Array]:
         decided, numbers = empty_decisions(len(ids), len(self._tables)), np.empty(len(ids), np.int64)
@@ -113,6 +122,14 @@ class PlaceIndex:
         return decided._replace(
             ids=decided.ids[:found], places=decided.places[:found], is_new=decided.is_new[:found]
         ), numbers
+
+    def counted_lines(self, t: int, decided: Decisions) -> Array:
+        """The lines of candidates of a table that a step has changed, int64: those of ids that had no place."""
+        own = slice(decided.starts[t], decided.starts[t + 1])
+        ids = decided.ids[own][decided.is_new[own] | (decided.places[own] < 0)]
+        found = np.empty(len(ids) if self.layout.lines[t] else 0, np.int64)
+        candidate_lines(ids[: len(found)], self.layout.keys[t], self.layout.lines[t], found)
+        return found
 
     def _change(self, decided: Decisions) -> None:
         log, room = self._log, changes.entries_kept(int(decided.counts[:, 0].sum() + decided.removed_starts[-1]))
