@@ -3,8 +3,8 @@
     python -m benchmarks.server_shards [--rows N] [--servers 1,2,4,8] [--kinds dense,hashed,pruned] [--rounds N] [--folder FOLDER]
 
 Servers are those of ``headrace ps serve``, with all of their rows changed. Each number of servers writes its shards. Then 5 % of the rows are changed,
-and the same moment is written as partial shards, and as full ones of another run; the best of some rounds counts. The partial shards are loaded with their
-bases, the full ones too, and then the same rows pass through this process as a checkpoint, as they do where servers do not reach the run. Seconds are
+and the same moment is written as partial shards, and as full ones of another run. The partial shards are loaded with their bases, the full ones too;
+the best of some rounds counts of each. Then the same rows pass through this process as a checkpoint, as they do where servers do not reach the run. Seconds are
 of the wall clock; on fewer processors than servers they grow with the number, so the seconds of the processor that each server takes are beside them.
 Bytes through this process are those on its connections.
 
@@ -211,14 +211,18 @@ def _measure(kind: str, count: int, rows: int, rounds: int, folder: Path) -> Non
         size_bytes = _stored_bytes(whole, stored)
         share = _stored_bytes(run, written.names) / size_bytes
         loaded_before = engine.wire_bytes
-        restore_secs, restore_cpu, _ = _timed(servers, lambda: shards.load(run, 1 + rounds, written.names))
+        restored = [_timed(servers, lambda: shards.load(run, 1 + rounds, written.names))]
         loaded_bytes = engine.wire_bytes - loaded_before
-        of_full_secs, _, _ = _timed(servers, lambda: shards.load(whole, 1, stored))
+        of_full = [_timed(servers, lambda: shards.load(whole, 1, stored))]
+        for _ in range(rounds - 1):
+            restored.append(_timed(servers, lambda: shards.load(run, 1 + rounds, written.names)))
+            of_full.append(_timed(servers, lambda: shards.load(whole, 1, stored)))
         rows_secs, _, _ = _timed(servers, pass_rows)
-        partial_secs, partial_cpu = (min(one[k] for one in partial) for k in (0, 1))
-        full_secs, full_cpu = (min(one[k] for one in full) for k in (0, 1))
+        partial_secs, partial_cpu, full_secs, full_cpu, restore_secs, restore_cpu, of_full_secs, of_full_cpu = (
+            min(one[k] for one in found) for found in (partial, full, restored, of_full) for k in (0, 1)
+        )
         print(f"{kind:6} {count:7} {rows:12,} {size_bytes / 1e6:9.1f} {commit_secs:9.2f} {commit_cpu:12.2f} {restore_secs:10.2f} {restore_cpu:12.2f} "
-              f"{of_full_secs:10.2f} {whole_bytes:13,} {loaded_bytes:13,} {rows_secs:12.2f} {full_secs:7.2f} {partial_secs:10.2f} "
+              f"{of_full_secs:10.2f} {of_full_cpu:12.2f} {whole_bytes:13,} {loaded_bytes:13,} {rows_secs:12.2f} {full_secs:7.2f} {partial_secs:10.2f} "
               f"{partial_secs / full_secs:6.2f} {full_cpu:7.2f} {partial_cpu:10.2f} {share:10.3f}", flush=True)  # fmt: skip
         engine.close()
 
@@ -234,7 +238,7 @@ def main() -> None:
     asked = parser.parse_args()
     print(machine())
     print(
-        "kind   servers  rows on each  MB stored  commit s  CPU s/server  restore s  CPU s/server  of full s  bytes saving  bytes loading  rows pass: s"
+        "kind   servers  rows on each  MB stored  commit s  CPU s/server  restore s  CPU s/server  of full s  CPU s/server  bytes saving  bytes loading  rows pass: s"
         "  full s  partial s  ratio  full CPU  partial CPU  its share"
     )
     for kind in asked.kinds.split(","):
