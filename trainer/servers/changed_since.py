@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainer.tables.kernels.noted_intervals import note_rows
+from trainer.tables.kernels.noted_intervals import note_numbers, note_rows
 from trainer.tables.stores.step_changes import StepChanges
 from transforms.arrays import Array
 
@@ -111,9 +111,9 @@ class ChangedSince:
     def note_more(self, changes: StepChanges) -> None:
         """Note what an update has changed beside its rows."""
         for t, one in changes.tables.items():
-            self._intervals[self._starts[t] + one.numbers] = self._interval
+            note_numbers(one.numbers, self._starts[t], self._interval, self._intervals)
             if len(one.lines):
-                self._intervals[self._starts[self._lines_at[t]] + one.lines] = self._interval
+                note_numbers(one.lines, self._starts[self._lines_at[t]], self._interval, self._intervals)
             if len(one.removed) and self._interval > self._first:  # before the first snapshot no shard is a base
                 self._removed.append((self._interval, t, one.removed))
                 self._removed_rows += len(one.removed)

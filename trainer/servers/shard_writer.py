@@ -37,6 +37,8 @@ _LOG = logging.getLogger(__name__)
 _MOST_SHARE = 0.5
 #: So much is written again if the process of a server ends meanwhile; of larger shards the rows that are written are kept no longer.
 _AGAIN_BYTES = 256 << 20
+#: Rows that are counted at once.
+_COUNTED_ROWS = 1 << 22
 #: How long the writing of an earlier order may take to end.
 _END_SECS = 10.0
 #: A small shard is written at once.
@@ -110,7 +112,7 @@ class ShardWriting:
         """What a hashed table has beside its rows: of candidates, since a base, the lines in which ids were counted."""
         history, since = self._snapshot.history(p), self._since
         arrays, candidates = dict[str, Array](), history.candidates
-        if since is not None:
+        if since is not None and saved.rows:
             lines = since.lines(p)
             arrays[lines_name(saved.kind, saved.table)] = lines
             candidates = candidates.reshape(-1, WAYS)[lines].reshape(-1)
@@ -281,8 +283,14 @@ def _base_of(
 
 def _changed_rows(snapshot: KeptSnapshot, p: int, t: int, since: ChangedRowsOf) -> int:
     """The rows of a saved part of a table in a snapshot that were changed."""
-    noted = snapshot.noted(p, 0, int(snapshot.sizes[p]))
-    return since.count(t) if noted is None else int(np.count_nonzero(since.among(t, noted)))
+    if snapshot.noted(p, 0, 0) is None:
+        return since.count(t)
+    size, changed = int(snapshot.sizes[p]), 0
+    for first in range(0, size, _COUNTED_ROWS):
+        noted = snapshot.noted(p, first, min(first + _COUNTED_ROWS, size))
+        assert noted is not None
+        changed += int(np.count_nonzero(since.among(t, noted)))
+    return changed
 
 
 def _chosen(found: ChangedRows, mine: Array) -> ChangedRows:

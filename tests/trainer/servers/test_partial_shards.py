@@ -37,7 +37,7 @@ from trainer.checkpoints.stored_commit import Share
 from trainer.checkpoints.table_sections import section_name
 from trainer.errors import TornCheckpoint
 from trainer.options.pruning import PruningOptions
-from trainer.planning.plan import PartitionPlan
+from trainer.planning.plan import PartitionPlan, Slice, TablePlan
 from trainer.run.weights.saved_tables import saved_states
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, connect_to
@@ -281,6 +281,33 @@ def test_a_shard_is_full_again_after_many_changes(tmp_path, kind):
         step(engine, kind, 99, events=1)
         assert published(engine, tmp_path, 4).bases == again.names
         assert_stored(tmp_path, engine.state())
+        engine.close()
+
+
+def test_servers_without_rows_of_a_table_have_partial_shards(tmp_path):
+    """Whole pruned tables by a plan."""
+    features = features_of("pruned")
+    tables = [
+        TablePlan(one.table.name, _IDS, one.table.dim, (Slice(0, one.table.dim, (k % 2,)),))
+        for k, one in enumerate(features)
+    ]
+    with thread_servers(2, runs=[tmp_path]) as servers, thread_servers(2, runs=[tmp_path]) as others:
+        engine, restored = (
+            PsEngine(features, seed=SEED, servers=[one.connect() for one in found], threads=1, pruning=PRUNING,
+                     plan=PartitionPlan(2, tuple(tables)))
+            for found in (servers, others)
+        )  # fmt: skip
+        for k in range(30):
+            step(engine, "pruned", k)
+        published(engine, tmp_path, 1)
+        for k in range(30, 40):
+            step(engine, "pruned", k, events=1)
+        found = published(engine, tmp_path, 2)
+        assert len(found.bases) == 2
+        assert_stored(tmp_path, engine.state())
+        loaded(restored, tmp_path, found.names)
+        assert_whole(restored.state(), engine.state())
+        restored.close()
         engine.close()
 
 

@@ -1,4 +1,4 @@
-"""The loop that notes in which interval rows were changed."""
+"""The loops that note in which interval rows were changed."""
 
 from __future__ import annotations
 
@@ -21,3 +21,10 @@ def note_rows(
             for i in range(first, stop):
                 intervals[start + rows[i]] = interval
         first = stop
+
+
+@compiled
+def note_numbers(numbers: Array, start: int, interval: int, intervals: Array) -> None:
+    """Write ``interval`` at the (checked) numbers of a table, which begins at ``start`` in ``intervals``."""
+    for i in range(len(numbers)):
+        intervals[start + numbers[i]] = interval

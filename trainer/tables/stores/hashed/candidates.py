@@ -15,7 +15,7 @@ from trainer.tables.stores.hashed.find import hash_of
 from trainer.tables.stores.hashed.index_layout import IndexLayout, IndexValues
 from trainer.tables.stores.hashed.options import WAYS
 from transforms.arrays import Array
-from transforms.kernels.compiled import compiled, inlined, uncounted
+from transforms.kernels.compiled import inlined, uncounted
 
 #: The numbers of the log that a counted id takes.
 LOG_NUMBERS = ITEM_HEAD + 2
@@ -35,17 +35,10 @@ def _log(log: Array, block: int, start: int, value: np.uint64) -> None:
 
 
 @inlined
-def _line_of(key: np.uint64, row: int, lines: int) -> tuple[int, int]:
-    """The upper half of the hash of an id, and its line among so many."""
-    high, low = hash_of(key, row)
-    return high, (low * lines) >> 32
-
-
-@compiled
-def candidate_lines(ids: Array, key: np.uint64, lines: int, out: Array) -> None:
-    """Write the line of each id of a table with so many lines; ``key``: what its ids are hashed with."""
-    for k in range(len(ids)):
-        _, out[k] = _line_of(key, ids[k], lines)
+def line_of(key: np.uint64, row: int, lines: int) -> int:
+    """The line of an id among so many; ``key``: what the ids of its table are hashed with."""
+    _, low = hash_of(key, row)
+    return (low * lines) >> 32
 
 
 @uncounted
@@ -59,8 +52,8 @@ def count_candidate(
     if layout.admit_after[t] == 1:
         return True
     candidates, count, now = index.candidates, 0, step & _STEP_MASK
-    high, line = _line_of(layout.keys[t], row, layout.lines[t])
-    start = layout.first_candidate[t] + line * WAYS
+    high, _ = hash_of(layout.keys[t], row)
+    start = layout.first_candidate[t] + line_of(layout.keys[t], row, layout.lines[t]) * WAYS
     found, oldest, age_of_oldest = -1, start, -1
     for at in range(start, start + WAYS):
         held = candidates[at]

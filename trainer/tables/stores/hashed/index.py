@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,12 +16,14 @@ from trainer.tables.kernels.undo_kernels import HEAD, begin_block
 from trainer.tables.kernels.undo_log import UndoLog
 from trainer.tables.stores.hashed import changes
 from trainer.tables.stores.hashed import index_layout as columns
-from trainer.tables.stores.hashed.candidates import LOG_NUMBERS, candidate_lines
+from trainer.tables.stores.hashed.candidates import LOG_NUMBERS
 from trainer.tables.stores.hashed.decisions import Decisions, decide, empty_decisions
 from trainer.tables.stores.hashed.find import find_places, sort_distinct
 from trainer.tables.stores.hashed.index_layout import RECORD, WORDS, index_layout, index_values
+from trainer.tables.stores.hashed.listed_changes import list_changes
 from trainer.tables.stores.hashed.options import HashedTable
 from trainer.tables.stores.hashed.use_list import rebuild
+from trainer.tables.stores.step_changes import TableChanges
 from transforms.arrays import Array
 
 
@@ -123,13 +126,16 @@ class PlaceIndex:
             ids=decided.ids[:found], places=decided.places[:found], is_new=decided.is_new[:found]
         ), numbers
 
-    def counted_lines(self, t: int, decided: Decisions) -> Array:
-        """The lines of candidates of a table that a step has changed, int64: those of ids that had no place."""
-        own = slice(decided.starts[t], decided.starts[t + 1])
-        ids = decided.ids[own][decided.is_new[own] | (decided.places[own] < 0)]
-        found = np.empty(len(ids) if self.layout.lines[t] else 0, np.int64)
-        candidate_lines(ids[: len(found)], self.layout.keys[t], self.layout.lines[t], found)
-        return found
+    def changes(self, decided: Decisions, removed: Array) -> list[TableChanges]:
+        """What :meth:`place` has changed of each table, from what it returned."""
+        places, lines = np.empty((2, len(decided.ids)), np.int64)
+        ends = np.zeros((2, len(self._tables) + 1), np.int64)
+        list_changes(decided, self.layout, places, ends[0, 1:], lines, ends[1, 1:])
+        bounds = zip(*ends.tolist(), decided.removed_starts.tolist(), strict=True)
+        return [
+            TableChanges(places[first[0] : stop[0]], removed[first[2] : stop[2]], lines[first[1] : stop[1]])
+            for first, stop in pairwise(bounds)
+        ]
 
     def _change(self, decided: Decisions) -> None:
         log, room = self._log, changes.entries_kept(int(decided.counts[:, 0].sum() + decided.removed_starts[-1]))

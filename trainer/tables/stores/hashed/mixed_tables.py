@@ -43,7 +43,7 @@ from trainer.tables.stores.hashed.kept_snapshot import MixedSnapshot
 from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.tables.stores.hashed.options import WAYS, HashedTable
 from trainer.tables.stores.hashed.placed_rows import change_rows, select_placed
-from trainer.tables.stores.step_changes import NO_MORE_CHANGES, StepChanges, TableChanges
+from trainer.tables.stores.step_changes import NO_MORE_CHANGES, StepChanges
 from transforms.arrays import Array
 
 _ONE = np.zeros(1, np.int64)
@@ -144,13 +144,7 @@ class MixedTables:
         """See :class:`~trainer.tables.stores.row_store.HeldStore`."""
         if self._last is None:
             return NO_MORE_CHANGES
-        decided, removed = self._last
-        found = {}
-        for k, t in enumerate(self.positions.tolist()):
-            places = decided.places[decided.starts[k] : decided.starts[k + 1]]
-            own = removed[decided.removed_starts[k] : decided.removed_starts[k + 1]]
-            found[t] = TableChanges(places[places >= 0], own, self._index.counted_lines(k, decided))
-        return StepChanges(found)
+        return StepChanges(dict(zip(self.positions.tolist(), self._index.changes(*self._last), strict=True)))
 
     def _checked(self, rows: Array, counts: Array) -> tuple[Array, Array]:
         """Rows as int64, and where those of each table begin."""
