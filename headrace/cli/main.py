@@ -65,8 +65,10 @@ COMMANDS = {
     "demo": Place("headrace.cli.demo", "demo"),
     "table": Place("headrace.cli.tables", "app"),
     "model": Place("headrace.cli.models", "app"),
+    "checks": Place("headrace.cli.checks", "app"),
     "graphs": Place("headrace.cli.graphs", "app"),
     "tasks": Place("headrace.cli.tasks", "app"),
+    "config": Place("headrace.cli.settings", "app"),
     "clients": Place("headrace.cli.clients", "app"),
 }
 

@@ -24,7 +24,7 @@ from headrace.views.tables import resolved
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from headrace.screens.tables import ImportedScreen, RegisteredScreen
+    from headrace.screens.tables import RegisteredScreen
     from pipelines.ingest.job import ImportConfig
     from pipelines.ingest.report import ImportReport
     from pipelines.runners.runner import RunnerOptions
@@ -247,6 +247,7 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Import logs as hourly or daily Parquet and register the result. Bad rows go to reject files with the reason."""
+    from headrace.views import tables
     from pipelines.ingest.job import ImportConfig
     from pipelines.parsing.sources import find_files, level_names, time_level_names
     from pipelines.runners.runner import RunnerOptions
@@ -268,7 +269,7 @@ def import_(
     imported = _import_files(home, name, config, options, schema or files[0])
     with open_warehouse(home, creates=True) as warehouse:
         registered = register(warehouse, name, config.output, config.time_column, invalid_text)
-    emit(_imported_screen(config, imported, registered, time_level_names(found)), as_json=as_json)
+    emit(tables.imported(config, imported, registered, time_level_names(found)), as_json=as_json)
 
 
 def _import_files(home: str, name: str, config: ImportConfig, options: RunnerOptions, where: str) -> ImportReport:
@@ -288,26 +289,6 @@ def _import_files(home: str, name: str, config: ImportConfig, options: RunnerOpt
         raise DataError("logs must hold readable rows, got none", value=f"{imported.rejected} rows rejected",
                         next_step=f"see {config.rejects}" if imported.rejected else "check the files")  # fmt: skip
     return imported
-
-
-def _imported_screen(
-    config: ImportConfig, imported: ImportReport, registered: RegisteredScreen, time_levels: tuple[str, ...]
-) -> ImportedScreen:
-    from headrace.screens.tables import ImportedScreen
-
-    return ImportedScreen(
-        output=config.output,
-        rows=imported.rows,
-        rejected=imported.rejected,
-        late_rows=imported.late_rows,
-        partitions=len(imported.partitions),
-        rejects_folder=config.rejects,
-        registered=registered,
-        counts=imported.counts,
-        levels=config.levels,
-        time_levels=time_levels,
-        time_column=config.time_column,
-    )
 
 
 def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: str) -> None:

@@ -19,14 +19,17 @@ from transforms.errors import InputError
 from transforms.expressions.model import Model
 from transforms.time_range import Moment, moment
 from warehouse.config import WarehouseConfig
+from warehouse.settings import variable_of, variables
 from warehouse.warehouse import Warehouse
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.checks.drift import Limits
     from headrace.screens.analyze import OfModel
     from headrace.screens.check import CheckScreen
     from headrace.screens.curves import CurvesScreen
+    from headrace.screens.drift import DriftScreen
     from headrace.screens.dry_run import DryRunScreen
     from headrace.screens.evaluation import EvaluationScreen
     from headrace.screens.evictions import EvictionScreen
@@ -55,6 +58,10 @@ class Home:
     :meth:`work`, :meth:`train`, :meth:`predict`, :meth:`evaluate`, :meth:`export`, :meth:`add_table` and :meth:`import_log` run their commands as processes of their
     own, so this process imports neither Beam nor TensorFlow, and ends with them. Ctrl-C, or the stop button of a notebook, stops a command as Ctrl-C in
     its terminal does: a training commits first.
+
+    >>> with open(home) as w:
+    ...     [one.name for one in w.models().models]
+    ['ctr']
     """
 
     def __init__(self, config: WarehouseConfig, *, progress: bool) -> None:
@@ -85,37 +92,61 @@ class Home:
     # What is there
 
     def status(self) -> StatusScreen:
-        """The warehouse at a glance."""
+        """The warehouse at a glance.
+
+        >>> w.status().models
+        1
+        """
         from headrace.views.status import warehouse_status
 
         return warehouse_status(self._warehouse, self.location)
 
     def tables(self) -> TablesScreen:
-        """All tables."""
+        """All tables.
+
+        >>> [one.name for one in w.tables().tables]
+        ['log']
+        """
         from headrace.views.tables import listed
 
         return listed(self._warehouse)
 
     def table(self, name: str, version: int = 0) -> TableScreen:
-        """A table's columns and partitions; ``version`` 0: the newest. Raises :class:`~transforms.errors.NotFound`."""
+        """A table's columns and partitions; ``version`` 0: the newest. Raises :class:`~transforms.errors.NotFound`.
+
+        >>> w.table("log").time_column
+        'time'
+        """
         from headrace.views.tables import shown
 
         return shown(self._warehouse, name, version)
 
     def models(self) -> ModelsScreen:
-        """The live models, each at its newest version."""
+        """The live models, each at its newest version.
+
+        >>> [one.client for one in w.models().models]
+        ['search']
+        """
         from headrace.views.models import listed
 
         return listed(self._warehouse)
 
     def model(self, name: str, version: int = 0) -> ModelScreen:
-        """A model's inputs and their expressions; ``version`` 0: the newest. Raises :class:`~transforms.errors.NotFound`."""
+        """A model's inputs and their expressions; ``version`` 0: the newest. Raises :class:`~transforms.errors.NotFound`.
+
+        >>> [one.name for one in w.model("ctr").inputs]
+        ['overlap', 'price']
+        """
         from headrace.views.models import shown
 
         return shown(self._warehouse, name, version)
 
     def jobs(self) -> JobsScreen:
-        """The training jobs of the fleet in a local home."""
+        """The training jobs of the fleet in a local home.
+
+        >>> w.jobs().jobs
+        ()
+        """
         from headrace.views.jobs import listed
 
         return listed(Path(self._folder("the jobs of a fleet")) / FLEET)
@@ -179,6 +210,9 @@ class Home:
         """Register a folder of hive-partitioned Parquet, a Delta or Iceberg table, or a topic of Kafka; again to bring what is new.
 
         ``options``: those of ``headrace table add``, such as ``partition_by="hour"``.
+
+        >>> w.add_table("log", logs, time_column="time").added  # again: nothing is new
+        ()
         """
         _refuse_endless(options)
         found = self._run(object, "table", "add", name, str(folder), time_column=time_column or None, **options)
@@ -193,7 +227,11 @@ class Home:
         row_order: bool = False,
         no_time: bool = False,
     ) -> InferredScreen:
-        """The schema of a log's TSV, CSV or JSONL files from a sample of ``rows`` rows, for :meth:`import_log`; as ``headrace table infer``."""
+        """The schema of a log's TSV, CSV or JSONL files from a sample of ``rows`` rows, for :meth:`import_log`; as ``headrace table infer``.
+
+        >>> [one.name for one in w.infer(csv).columns]
+        ['id', 'time', 'clicked']
+        """
         from headrace.views.inferred_schemas import inferred_schema
         from pipelines.inference.event_time import TimeOptions
         from pipelines.inference.infer import infer_schema
@@ -213,6 +251,9 @@ class Home:
 
         ``schema``: of text files: what :meth:`infer` found, a schema as a mapping, or a schema file. ``options``: those of ``headrace table import``, such as
         ``unique_by="id"``.
+
+        >>> w.import_log("clicks", csv, schema=w.infer(csv)).rows
+        300
         """
         from headrace.screens.tables import ImportedScreen
 
@@ -241,6 +282,11 @@ class Home:
             policy: which memos to keep: ``all``, ``adaptive`` or ``none``; empty: the model's last policy, at first ``all``.
             analyze: first run the full passes that the data needs. Without it, models keep their pinned results.
             dry_run: show what submitting would do per input; change nothing.
+
+        >>> model = Model("ctr2", client="search", label="clicked", table="log")
+        >>> model.input("price", float32("price").fill_null(0).log1p())
+        >>> w.submit(model, dry_run=True).to_polars()["queued_tasks"].sum()  # "ctr" has this input
+        0
         """
         from headrace.views import analyses
         from headrace.views.models import planned_submissions, submitted
@@ -263,6 +309,9 @@ class Home:
         """Every input of models over a sample of ``rows`` events: examples, nulls, distinct values, warnings. Stores nothing.
 
         ``models``: model objects, or the name of a submitted one.
+
+        >>> [one.input for one in w.check("ctr", rows=50).models[0].inputs]
+        ['overlap', 'price']
         """
         from headrace.views.checks import checked_models, checked_submitted
 
@@ -273,13 +322,52 @@ class Home:
     def explain(
         self, name: str, version: int = 0, *, inputs: Sequence[str] = (), misses: bool = False, partitions: bool = False
     ) -> ExplainScreen:
-        """Hit or miss of a model's inputs per partition, the reason, and the costs of each alternative, as ``headrace model explain``."""
+        """Hit or miss of a model's inputs per partition, the reason, and the costs of each alternative, as ``headrace model explain``.
+
+        >>> w.explain("ctr").misses
+        0
+        """
         from headrace.views.explanations import explanation
 
         return explanation(self._warehouse, name, version, only=inputs, misses=misses, partitions=partitions)
 
+    def drift(
+        self,
+        model: str,
+        *,
+        against: timedelta = timedelta(days=7),
+        last: timedelta = timedelta(days=1),
+        end: Moment | None = None,
+        limits: Limits | None = None,
+    ) -> DriftScreen:
+        """A model's inputs and labels in its newest partitions against those before, as ``headrace checks run``.
+
+        Args:
+            model: its name, or ``name@version``.
+            against: the time before the newest partitions that is compared.
+            last: the time of the newest partitions.
+            end: their end; None: that of the table.
+            limits: of inputs whose author expects no others.
+
+        >>> found = w.drift("ctr", last=timedelta(hours=1), against=timedelta(hours=3))
+        >>> [one.input for one in found.inputs]
+        ['overlap', 'price', 'label']
+        """
+        from headrace.checks.drift import Limits
+        from headrace.views.drift import drift
+
+        with shown_progress(is_shown=self._is_shown) as show:
+            return drift(
+                self._warehouse, model, against=against, last=last, end=None if end is None else moment(end), limits=limits or Limits(),
+                progress=lambda done, total: show(Progress(f"reading {model}", done, total, "events")),
+            )  # fmt: skip
+
     def read(self, model: str, start: Moment | None = None, end: Moment | None = None, **options: Any) -> Any:
-        """A model's inputs as one table, as :func:`headrace.read`."""
+        """A model's inputs as one table, as :func:`headrace.read`.
+
+        >>> w.read("ctr", columns=["query"]).column_names
+        ['overlap', 'price', 'label', 'query']
+        """
         from headrace.reading import read
 
         return read(model, start, end, home=self.location, catalog_url=self._config.catalog_url, **options)
@@ -287,7 +375,11 @@ class Home:
     def scan(
         self, model: str, start: Moment | None = None, end: Moment | None = None, **options: Any
     ) -> Iterator[pa.Table]:
-        """The table of :meth:`read` by fragment, as :func:`headrace.scan`."""
+        """The table of :meth:`read` by fragment, as :func:`headrace.scan`.
+
+        >>> len(list(w.scan("ctr")))
+        4
+        """
         from headrace.reading import scan
 
         return scan(model, start, end, home=self.location, catalog_url=self._config.catalog_url, **options)
@@ -319,9 +411,8 @@ class Home:
     ) -> GraphsScreen:
         """The components that meet every condition, as ``headrace graphs search``; ages are since the first request.
 
-        >>> with open(folder, create=True) as w:
-        ...     w.search(column="query", sort="saved", count=True).total
-        0
+        >>> w.search(column="query", sort="saved", count=True).total
+        1
         """
         from headrace.client.conditions import query_of
         from headrace.views.graphs import page
@@ -334,7 +425,11 @@ class Home:
         return page(self._warehouse, query, sort=sort, limit=limit, offset=offset, count=count)
 
     def component(self, fingerprint: str) -> GraphScreen:
-        """One component, by its fingerprint or its first digits: its tree, the models that read it, its memos."""
+        """One component, by its fingerprint or its first digits: its tree, the models that read it, its memos.
+
+        >>> w.component(w.search(column="price").graphs[0].fingerprint).columns
+        ('price',)
+        """
         from headrace.views.graphs import component
 
         return component(self._warehouse, fingerprint)
@@ -368,6 +463,10 @@ class Home:
 
         ``w.evict(column="query")`` shows what would go, and ``w.evict(column="query", plan=preview.plan.id)`` evicts exactly that, or raises
         :class:`~warehouse.eviction.evict.PlanChanged` if something has changed since. Ages are those of memos; other conditions are as for :meth:`search`.
+
+        >>> preview = w.evict(column="price")
+        >>> preview.plan.memos, preview.plan.done
+        (4, False)
         """
         from headrace.client.conditions import query_of
         from headrace.views.evictions import evicted, planned
@@ -393,7 +492,11 @@ class Home:
     # Commands in processes of their own
 
     def work(self, *, until_idle: bool = True, **options: Value) -> WorkScreen:
-        """Compute what is queued, as ``headrace work``; ``options``: those of the command, such as ``memory_limit="2GB"``."""
+        """Compute what is queued, as ``headrace work``; ``options``: those of the command, such as ``memory_limit="2GB"``.
+
+        >>> w.work().tasks  # all is computed
+        0
+        """
         from headrace.screens.work import WorkScreen
 
         return self._run(WorkScreen, "work", until_idle=until_idle, **options)
@@ -417,6 +520,9 @@ class Home:
             test_end: the end of the partitions after ``end`` that test the model, not included.
             config: training options as a mapping, or their file.
             options: those of the command, such as ``hosts=2`` or ``servers="1..4"``.
+
+        >>> w.train("ctr", config={"linear": True, "deep": False, "linear_learning_rate": 0.05, "passes": 1}).finished
+        True
         """
         from headrace.screens.training import TrainedScreen
 
@@ -438,6 +544,9 @@ class Home:
         """Score partitions with the newest checkpoint of a trained model into the folder ``output``, as ``headrace predict``.
 
         ``columns``: raw columns to write with the scores.
+
+        >>> w.predict("ctr", scores, columns=["query"]).partitions
+        4
         """
         from headrace.screens.predict import PredictedScreen
 
@@ -461,7 +570,11 @@ class Home:
         by: Sequence[str] = (),
         **options: Value,
     ) -> EvaluationScreen:
-        """The figures of a trained model on partitions, also by the values of raw columns, as ``headrace evaluate``."""
+        """The figures of a trained model on partitions, also by the values of raw columns, as ``headrace evaluate``.
+
+        >>> w.evaluate("ctr", by=["category"]).partitions
+        4
+        """
         from headrace.screens.evaluation import EvaluationScreen
 
         _refuse_endless(options)
@@ -473,6 +586,9 @@ class Home:
         """A SavedModel of a model's inputs, or of the trained model from raw columns to predictions, as ``headrace model export``.
 
         ``trained``: True for the model's run in the home, or the folder of a run.
+
+        >>> w.export("ctr", served, trained=True).columns
+        3
         """
         from headrace.screens.export import ExportScreen
 
@@ -485,7 +601,7 @@ class Home:
         with shown_progress(is_shown=self._is_shown) as show:
             found = run_command(
                 [*command, f"--home={self.location}", *arguments_of(options), "--", *arguments],
-                changes={"HEADRACE_CATALOG_URL": self._config.catalog_url},
+                changes={**dict.fromkeys(variables(), ""), variable_of("catalog_url"): self._config.catalog_url},
                 show=show,
                 tell=to_stderr,
             )

@@ -9,6 +9,7 @@ from headrace.client.home import Home
 from transforms.errors import InputError
 from warehouse.config import WarehouseConfig
 from warehouse.homes import check_exists, make_home
+from warehouse.settings import given_settings, settings_of
 
 
 def open(home: str | Path = ".headrace", *, catalog_url: str = "", create: bool = False, progress: bool = True) -> Home:
@@ -27,7 +28,8 @@ def open(home: str | Path = ".headrace", *, catalog_url: str = "", create: bool 
     0
     """
     location = str(home)
-    config = WarehouseConfig(home=location if "://" in location else os.path.abspath(location), catalog_url=catalog_url)
+    place = location if "://" in location else os.path.abspath(location)
+    config = settings_of(place, given_settings(catalog_url=catalog_url), {}).config
     if create:
         make_home(config)
     else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.screens.evaluations import EvaluationRow
+    from headrace.screens.init import InitScreen
     from headrace.screens.status import StatusScreen
     from warehouse.warehouse import Warehouse
 
@@ -48,6 +49,14 @@ def warehouse_status(warehouse: Warehouse, home: str) -> StatusScreen:
         batch_bytes=found.batch_bytes,
         evaluations=_newest_evaluations(home),
     )
+
+
+def new_warehouse(warehouse: Warehouse, home: str) -> InitScreen:
+    """A warehouse that is there now."""
+    from headrace.screens.init import InitScreen
+    from warehouse.overview import status
+
+    return InitScreen(home, warehouse.catalog.where, len(status(warehouse).tables))
 
 
 def _newest_evaluations(home: str) -> tuple[EvaluationRow, ...]:

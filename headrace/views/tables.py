@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.screens.changes import HistoryScreen
-    from headrace.screens.tables import ColumnRow, RegisteredScreen, TableScreen, TablesScreen
+    from headrace.screens.tables import ColumnRow, ImportedScreen, RegisteredScreen, TableScreen, TablesScreen
     from headrace.terminal.progress import Report
+    from pipelines.ingest.job import ImportConfig
+    from pipelines.ingest.report import ImportReport
     from warehouse.tables.table import ColumnSchema, Manifest
     from warehouse.warehouse import Warehouse
 
@@ -60,6 +62,27 @@ def registered(
         lacking=found.lacking,
         levels=found.levels,
         unread_levels=found.unread_levels,
+    )
+
+
+def imported(
+    config: ImportConfig, report: ImportReport, registered_table: RegisteredScreen, time_levels: tuple[str, ...]
+) -> ImportedScreen:
+    """An import, and the table that it is registered as; ``time_levels``: levels of the files' folders that are times."""
+    from headrace.screens.tables import ImportedScreen
+
+    return ImportedScreen(
+        output=config.output,
+        rows=report.rows,
+        rejected=report.rejected,
+        late_rows=report.late_rows,
+        partitions=len(report.partitions),
+        rejects_folder=config.rejects,
+        registered=registered_table,
+        counts=report.counts,
+        levels=config.levels,
+        time_levels=time_levels,
+        time_column=config.time_column,
     )
 
 
