@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from headrace.screens.predict import PredictedScreen
     from headrace.screens.runs import RunDiffScreen, RunScreen, RunsScreen
     from headrace.screens.status import StatusScreen
+    from headrace.screens.sweeps import SweepScreen
     from headrace.screens.tables import ImportedScreen, RegisteredScreen, TableScreen, TablesScreen
     from headrace.screens.topics import TopicScreen
     from headrace.screens.training import TrainedScreen
@@ -154,7 +156,11 @@ class Home:
     # Runs of training
 
     def runs(self) -> RunsScreen:
-        """The runs of a local home, with their newest figures; as ``headrace runs ls``."""
+        """The runs of a local home, with their newest figures; as ``headrace runs ls``.
+
+        >>> [one.name for one in w.runs().runs]
+        ['ctr-v1']
+        """
         from headrace.views.runs import listed
 
         return listed(self._folder("a list of runs"))
@@ -163,13 +169,20 @@ class Home:
         """A run by the name of its model, or by its folder or bucket; its ``history()`` has what each window of steps has measured.
 
         Raises :class:`~transforms.errors.NotFound`.
+
+        >>> w.run("ctr").history().to_polars("commits")["events"].sum() == w.read("ctr").num_rows
+        True
         """
         from headrace.views.runs import shown
 
         return shown(self._run_folder(run, version))
 
     def compare(self, first: str | Path, second: str | Path) -> RunDiffScreen:
-        """The options, data, inputs and figures that differ between two runs; as ``headrace runs diff``."""
+        """The options, data, inputs and figures that differ between two runs; as ``headrace runs diff``.
+
+        >>> w.compare("ctr", "ctr").comparison.options
+        ()
+        """
         from headrace.views.runs import compared
 
         return compared(self._run_folder(first), self._run_folder(second))
@@ -190,6 +203,9 @@ class Home:
             x: what they are drawn over.
             smoothing: from 0 to below 1.
             commits: a point for each commit, not for each window of steps.
+
+        >>> [one.run for one in w.curves("ctr", smoothing=0.5).curves]
+        ['ctr-v1']
         """
         from headrace.views.runs import plotted
 
@@ -531,6 +547,53 @@ class Home:
                 TrainedScreen, "train", model, start=start, end=end, test_end=test_end, config=file, **options
             )
 
+    def sweep(
+        self,
+        name: str,
+        model: str,
+        space: Mapping[str, Sequence[Any] | tuple[float, float]],
+        *,
+        end: Moment,
+        test_end: Moment,
+        config: Mapping[str, Any] | str | Path = "",
+        **options: Value,
+    ) -> SweepScreen:
+        """Try training options by successive halving, as ``headrace sweep run``; again to go on where it ended.
+
+        Args:
+            name: of the sweep.
+            model: of the model.
+            space: for each training option a list of values, or a tuple of the ends of a range of numbers.
+            end: the end of the trained partitions, not included.
+            test_end: the end of the partitions that test the last trials.
+            config: training options of all trials as a mapping, or their file.
+            options: those of the command, such as ``trials=16``, ``rungs=3`` or ``slots=2``.
+
+        >>> fixed = {"deep": False, "linear": True, "passes": 1}
+        >>> rates = {"linear_learning_rate": [0.01, 0.1]}
+        >>> found = w.sweep(
+        ...     "rates", "ctr", rates, end="2026-03-02T02:00", test_end="2026-03-02T04:00", config=fixed, rungs=1
+        ... )
+        >>> found.finished, len(found.trials)
+        (True, 2)
+        """
+        from headrace.screens.sweeps import SweepScreen
+
+        varied = [f"{option}={_space_text(values)}" for option, values in space.items()]
+        with file_of(config) as file:
+            return self._run(
+                SweepScreen,
+                "sweep",
+                "run",
+                name,
+                model,
+                option=varied,
+                end=end,
+                test_end=test_end,
+                config=file,
+                **options,
+            )
+
     def predict(
         self,
         model: str,
@@ -619,8 +682,16 @@ class Home:
         return self.location
 
 
+def _space_text(values: Sequence[Any] | tuple[float, float]) -> str:
+    """A list of values, or a range, as the command takes it."""
+    if isinstance(values, tuple):
+        least, most = values
+        return f"{least!r}..{most!r}"
+    return ",".join(one if isinstance(one, str) else json.dumps(one) for one in values)
+
+
 #: Groups of commands, whose first word is followed by the command.
-_GROUPS = ("table", "model")
+_GROUPS = ("table", "model", "sweep")
 
 
 def _command(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
