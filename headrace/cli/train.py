@@ -128,7 +128,7 @@ def train(options: TrainOptions) -> None:
             check_plan_tables(partition, solution, training, folder)
         files = str(job_folder(folder, home, options.run.job_dir))
         exporter = pins.enter_context(open_export(options.serving, folder, files))
-        tracker = pins.enter_context(open_tracking(options.tracking, folder))
+        tracker = pins.enter_context(open_tracking(options.tracking, options.model, folder, files))
         looks = [tracker.look, *([] if exporter is None else [exporter.look])]
 
         def on_commit() -> None:

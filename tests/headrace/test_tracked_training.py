@@ -10,6 +10,7 @@ from headrace.cli.main import run
 from headrace.tracking.event_records import read_events
 from headrace.tracking.points import new_points
 from tests.headrace.conftest import UNTRIED
+from tests.headrace.tracking.test_mlflow import Memory, served
 from trainer.checkpoints.open_run import open_run
 from trainer.run.history.history_file import read_history
 
@@ -33,10 +34,29 @@ def test_each_point_is_written_once(submitted, tmp_path, more):
     assert sorted(found) == [point.step for point in new_points(read_history(files_of_run, newest), {})]
 
 
+@pytest.mark.medium
+def test_a_run_goes_on_in_mlflow(submitted, tmp_path):
+    settings, memory = tmp_path / "training.json", Memory()
+    settings.write_text(json.dumps({"batch_rows": 16, **UNTRIED}), encoding="utf-8")
+    with served(memory) as uri:
+        for end in ("2026-03-02T02:00", "2026-03-02T04:00"):
+            submitted("train", "first", "--end", end, "--config", settings, "--mlflow", uri)
+        memory.fails = ["runs/get"] * 99
+        answer = submitted("train", "first", "--config", settings, "--mlflow", uri, status=6)
+    assert "lacks points" in answer.err
+    assert "first" in answer.out  # what was trained is printed all the same
+    ((_, found),) = memory.runs.items()
+    steps = [one["step"] for one in found["metrics"] if one["key"] == "commits/log_loss"]
+    assert steps == sorted(set(steps))
+    assert found["params"]["batch_rows"] == "16"
+    assert (found["status"], memory.experiments) == ("FINISHED", {"first": "1"})
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
         (["--tensorboard", "gs://bucket/events"], "local folder"),
+        (["--mlflow", "localhost:5000"], "address"),
         (["--tensorboard", "events", "--launcher", "gke", "--version", "1", "--readers", "1"], "this command runs"),
     ],
 )

@@ -35,20 +35,42 @@ class TrackingOptions:
         ),
         Mark.PATH,
     ] = ""
+    mlflow: Annotated[
+        str,
+        typer.Option(
+            metavar="URI",
+            help="Copy options and the metric history to this MLflow server, http://host:port: docs/runs.md.",
+            show_default=False,
+        ),
+    ] = ""
+
+    def __post_init__(self) -> None:
+        """Raises :class:`InputError` for a server without an address."""
+        if self.mlflow:
+            from headrace.tracking.mlflow_server import MlflowServer
+
+            MlflowServer(self.mlflow)
 
 
 @contextmanager
-def open_tracking(options: TrackingOptions, run_dir: str) -> Iterator[RunTracker]:
-    """Copies the history of the run in ``run_dir``; to nowhere without an option.
+def open_tracking(options: TrackingOptions, model: str, run_dir: str, files: str) -> Iterator[RunTracker]:
+    """Copies the history of the run of a model in ``run_dir``; to nowhere without an option. ``files``: the folder of the job's files.
 
     Raises :class:`InputError` for a folder in a bucket, and :class:`~transforms.errors.StorageError` for one that cannot be written, before training.
     """
-    from headrace.tracking.run_tracker import Destination, RunTracker
+    from headrace.tracking.history_copies import Destination, HistoryCopies
+    from headrace.tracking.run_tracker import RunTracker
 
     destinations: list[Destination] = []
     if options.tensorboard:
         destinations.append(event_folder(options.tensorboard, run_dir, "--tensorboard"))
-    with RunTracker(run_dir, destinations, say) as tracker:
+    if options.mlflow:
+        from headrace.tracking.mlflow_run import MlflowRun
+        from headrace.tracking.mlflow_server import MlflowServer
+
+        server = MlflowServer(options.mlflow)
+        destinations.append(MlflowRun(server, run_dir, Path(files), model, _name_of(run_dir), time.time))
+    with RunTracker(HistoryCopies(run_dir, destinations, say)) as tracker:
         tracker.look()
         yield tracker
 
@@ -59,4 +81,9 @@ def event_folder(folder: str, run_dir: str, option: str) -> EventFolder:
 
     if "://" in folder:
         raise InputError("event files must be in a local folder", where=option, value=folder, next_step="name a folder on this machine")  # fmt: skip
-    return EventFolder(Path(folder) / PurePath(run_dir.partition("?")[0].rstrip("/")).name, time.time)
+    return EventFolder(Path(folder) / _name_of(run_dir), time.time)
+
+
+def _name_of(run_dir: str) -> str:
+    """The last part of the path of a run."""
+    return PurePath(run_dir.partition("?")[0].rstrip("/")).name

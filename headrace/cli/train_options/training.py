@@ -126,6 +126,9 @@ class TrainOptions:
         if self.tracking.tensorboard and self.cluster.is_written:
             raise InputError("--tensorboard needs a job that this command runs: event files are written on its machine", where="--tensorboard, --launcher",
                              value=self.cluster.launcher, next_step="leave it out, and read the run: headrace runs tensorboard gs://bucket/path FOLDER")  # fmt: skip
+        if self.tracking.mlflow and self.cluster.is_written:
+            raise InputError("--mlflow needs a job that this command runs: it looks at the commits and copies their points", where="--mlflow, --launcher",
+                             value=self.cluster.launcher, next_step="leave it out, or train with --launcher local or remote")  # fmt: skip
         if self.data.evaluate_commits and self.cluster.launcher != LOCAL:
             raise InputError("--evaluate-commits needs --launcher local: the controller of a job on other machines has no memory for tables",
                              where="--evaluate-commits, --launcher", value=self.cluster.launcher,

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.job.launch.jobs import make_warehouse, newest
+from tests.trainer.run.test_history_runs import column, newest_history
 from tests.warehouse.scenes import events, work, write_partition
 from trainer.checkpoints.checkpoint import epochs_committed
 from trainer.job.control.controller_client import ControllerClient
@@ -117,6 +118,9 @@ def test_new_partitions_are_trained_as_they_land(folder):
     command.wait_until(lambda status: status.commit_epochs > second and status.state is JobState.WAITING_FOR_DATA)
     report = command.end(signal.SIGINT)
     assert (report["exact"], report["counted"]) == (True, 2100 + 500 + 70)
+    history = newest_history(report["run_dir"])  # of two hosts, then of one
+    assert sum(column(history, "events")) == 2100 + 500 + 70
+    assert history.first_step == 0
 
 
 def make_warehouse_again(folder):

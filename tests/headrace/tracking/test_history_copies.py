@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
+from headrace.tracking.history_copies import HistoryCopies
 from headrace.tracking.run_tracker import RunTracker
 from tests.trainer.run.history.histories import history_of, train
 from trainer.checkpoints.checkpoint import write_checkpoint
@@ -36,38 +39,60 @@ def commit(run_dir, number, history):
 
 def test_each_commit_is_copied_once_and_failures_are_made_up_for(tmp_path):
     said, kept = [], Kept()
-    with RunTracker(str(tmp_path), [kept], said.append) as tracker:
+    copies = HistoryCopies(str(tmp_path), [kept], said.append)
+    copies.copy()
+    assert kept.steps == []
+    history = history_of(BINARY, [20])
+    commit(tmp_path, 1, history)
+    copies.copy()
+    copies.copy()
+    assert kept.steps == [20]
+    kept.fails = True
+    for number in (2, 3):
+        history = train(history, BINARY, [20])
+        commit(tmp_path, number, history)
+        copies.copy()
+    assert len(said) == 1
+    with pytest.raises(StorageError, match="must be there"):
+        copies.check()
+    kept.fails = False
+    copies.copy()
+    copies.check()
+    assert kept.steps == [20, 60]
+    copies.close()
+    assert kept.closed
+
+
+def test_what_is_left_is_copied_at_the_end_also_after_an_error(tmp_path):
+    kept = Kept()
+    with suppress(KeyError), RunTracker(HistoryCopies(str(tmp_path), [kept], lambda said: None)) as tracker:
         tracker.look()
-        assert kept.steps == []
-        history = history_of(BINARY, [20])
-        commit(tmp_path, 1, history)
+        commit(tmp_path, 1, history_of(BINARY, [20]))
+        raise KeyError
+    tracker.check()
+    assert (kept.steps, kept.closed) == ([20], True)
+
+
+def test_a_defect_of_a_copy_does_not_end_training(tmp_path):
+    kept = Kept()
+    kept.add = lambda history: 1 / 0
+    commit(tmp_path, 1, history_of(BINARY, [20]))
+    with RunTracker(HistoryCopies(str(tmp_path), [kept], lambda said: None)) as tracker:
         tracker.look()
-        tracker.look()
-        assert kept.steps == [20]
-        kept.fails = True
-        for number in (2, 3):
-            history = train(history, BINARY, [20])
-            commit(tmp_path, number, history)
-            tracker.look()
-        assert len(said) == 1
-        with pytest.raises(StorageError, match="must be there"):
-            tracker.check()
-        kept.fails = False
-        tracker.look()
+    with pytest.raises(ZeroDivisionError):
         tracker.check()
-        assert kept.steps == [20, 60]
     assert kept.closed
 
 
 def test_a_damaged_history_is_a_problem_until_the_next_commit(tmp_path):
     said, kept = [], Kept()
-    tracker = RunTracker(str(tmp_path), [kept], said.append)
+    copies = HistoryCopies(str(tmp_path), [kept], said.append)
     commit(tmp_path, 1, history_of(BINARY, [20]))
     path = tmp_path / "checkpoints" / "epoch-000001" / HISTORY
     path.write_bytes(path.read_bytes()[:-3])
-    tracker.look()
+    copies.copy()
     assert "not copied yet" in said[0]
     commit(tmp_path, 2, history_of(BINARY, [20, 20]))
-    tracker.look()
-    tracker.check()
+    copies.copy()
+    copies.check()
     assert kept.steps == [40]
