@@ -19,6 +19,9 @@ from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from headrace.frames import try_ as try_
+    from headrace.loaders.batches import batches as batches
+    from headrace.loaders.jax import jax as jax
+    from headrace.loaders.torch import torch as torch
     from headrace.reading import read as read
     from headrace.reading import scan as scan
     from transforms.errors import HeadraceError as HeadraceError
