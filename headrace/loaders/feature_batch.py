@@ -53,10 +53,11 @@ def feature_batch(batch: Batch, layout: InputLayout) -> FeatureBatch:
 def ragged_inputs(batch: Batch, layout: InputLayout) -> Iterator[tuple[str, RaggedIds]]:
     """The ids of each input."""
     ids, weights, ends = batch.ids.ids, batch.ids.weights, batch.ids.offsets
-    for item, own in zip(layout.embedded, ends, strict=True):
-        first, stop = int(own[0]), int(own[-1])
+    offsets = ends - ends[:, :1]
+    bounds = zip(ends[:, 0].tolist(), ends[:, -1].tolist(), strict=True)
+    for item, own, (first, stop) in zip(layout.embedded, offsets, bounds, strict=True):
         held = weights[first:stop] if weights is not None and isinstance(item.type, Weighted) else None
-        yield item.name, RaggedIds(ids[first:stop], own - first, held)
+        yield item.name, RaggedIds(ids[first:stop], own, held)
 
 
 def dense_columns(layout: InputLayout) -> dict[str, slice]:

@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".torch"
 PYTHON = FOLDER / "bin" / "python"
+_READY = FOLDER / "ready.txt"
 
 PINNED = ("torch==2.13.0", "torchdata==0.11.0", "jax==0.10.2", "torchmetrics==1.0.3")
 WITHOUT_REQUIREMENTS = ("fbgemm-gpu-cpu==1.8.0", "torchrec==1.8.0")
@@ -25,14 +26,15 @@ _PROBE = "import torch, torchdata, fbgemm_gpu, torchrec, jax, pyarrow, numba, sq
 
 
 def is_ready() -> bool:
-    """Whether the environment is there, and its packages can be imported."""
-    return PYTHON.exists() and subprocess.run([PYTHON, "-c", _PROBE], capture_output=True, check=False).returncode == 0
+    """Whether the environment is there with the pinned packages, which were imported once."""
+    return _READY.is_file() and _READY.read_text(encoding="utf-8") == _pins()
 
 
 def install() -> None:
     """Make the environment, unless it is there. Raises :class:`subprocess.CalledProcessError`."""
     if is_ready():
         return
+    _READY.unlink(missing_ok=True)
     venv.create(FOLDER, with_pip=True, clear=True)
     pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pins = [line for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines() if "==" in line]
@@ -41,6 +43,11 @@ def install() -> None:
     subprocess.run([*pip, *PINNED, *OF_TORCHREC, *CORE, "--constraint", str(constraints)], check=True)
     subprocess.run([*pip, "--no-deps", *WITHOUT_REQUIREMENTS], check=True)
     subprocess.run([PYTHON, "-c", _PROBE], check=True)
+    _READY.write_text(_pins(), encoding="utf-8")
+
+
+def _pins() -> str:
+    return "\n".join([*PINNED, *WITHOUT_REQUIREMENTS, *OF_TORCHREC, *CORE])
 
 
 if __name__ == "__main__":
