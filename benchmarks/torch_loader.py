@@ -66,7 +66,8 @@ def write_features(made: Memoized, folder: Path, batch_rows: int) -> DlrmCase:
     columns[LABEL] = table["label"].combine_chunks().cast(pa.float32())
     written = pa.table(columns)
     pq.write_table(written, folder / "train.parquet", row_group_size=64 * batch_rows)
-    _write_text(written.slice(0, max(batch_rows, len(written) // TEXT_SHARE)), case, folder / "train.tsv")
+    text_rows = max(1, len(written) // TEXT_SHARE // batch_rows) * batch_rows
+    _write_text(written.slice(0, text_rows), case, folder / "train.tsv")
     case.write(folder)
     return case
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from headrace.loaders.event_batches import EventBatches, Iteration, LoaderOptions
-from headrace.loaders.feature_batch import FeatureBatch, dense_columns, feature_batch
+from headrace.loaders.feature_batch import FeatureBatch, bucket_counts, dense_columns, feature_batch
 from headrace.loaders.source import FeatureSource
 from trainer.run.loading.options import ReadAhead, StreamOptions
 from transforms.time_range import Moment
@@ -83,12 +83,14 @@ class NumpyBatches:
     Attributes:
         table_version: the version of the table that is read.
         dense_columns: the columns of each input of numbers in :attr:`FeatureBatch.dense <headrace.loaders.feature_batch.FeatureBatch.dense>`.
+        buckets: of each input of ids, the number that its ids are below.
     """
 
     def __init__(self, events: EventBatches) -> None:
         self._events = events
         self.table_version = events.table_version
         self.dense_columns = dense_columns(events.layout)
+        self.buckets = bucket_counts(events.layout)
 
     @property
     def steps(self) -> int:

@@ -68,3 +68,8 @@ def dense_columns(layout: InputLayout) -> dict[str, slice]:
         found[item.name] = slice(at, at + width)
         at += width
     return found
+
+
+def bucket_counts(layout: InputLayout) -> dict[str, int]:
+    """The buckets of each input of ids: its ids are below them."""
+    return {item.name: item.type.buckets or 0 for item in layout.embedded}

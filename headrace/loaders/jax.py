@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any, Self
 
 from headrace.loaders.event_batches import EventBatches, Iteration, LoaderOptions
-from headrace.loaders.feature_batch import dense_columns
+from headrace.loaders.feature_batch import bucket_counts, dense_columns
 from headrace.loaders.fixed_shapes import FixedShapes
 from headrace.loaders.source import FeatureSource
 from trainer.run.loading.options import ReadAhead, StreamOptions
@@ -74,12 +74,14 @@ class JaxBatches:
     Attributes:
         table_version: the version of the table that is read.
         dense_columns: the columns of each input of numbers in ``dense``.
+        buckets: of each input of ids, the number that its ids are below.
     """
 
     def __init__(self, events: EventBatches, shapes: FixedShapes, device: Any) -> None:
         self._events, self._shapes, self._device = events, shapes, device
         self.table_version = events.table_version
         self.dense_columns = dense_columns(events.layout)
+        self.buckets = bucket_counts(events.layout)
 
     @property
     def steps(self) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from headrace.loaders.event_batches import EventBatches, Iteration
-from headrace.loaders.feature_batch import dense_columns, ragged_inputs
+from headrace.loaders.feature_batch import bucket_counts, dense_columns, ragged_inputs
 from trainer.model.inputs import InputLayout
 from trainer.run.reading.batches import Batch
 
@@ -88,6 +88,7 @@ class TorchBatches(IterableDataset):  # type: ignore[misc, type-arg, unused-igno
     Attributes:
         table_version: the version of the table that is read.
         dense_columns: the columns of each input of numbers in :attr:`TorchBatch.dense`.
+        buckets: of each input of ids, the number that its ids are below.
     """
 
     def __init__(self, events: EventBatches, *, is_jagged: bool) -> None:
@@ -95,6 +96,7 @@ class TorchBatches(IterableDataset):  # type: ignore[misc, type-arg, unused-igno
         self._events, self._is_jagged = events, is_jagged
         self.table_version = events.table_version
         self.dense_columns = dense_columns(events.layout)
+        self.buckets = bucket_counts(events.layout)
 
     @property
     def steps(self) -> int:

@@ -58,6 +58,7 @@ EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
     "headrace.loaders.jax": ("jax",),
     "headrace.loaders.torch_dataset": ("torch", "torchrec"),
     "examples": ("train", "tft"),
+    "examples.torch_dlrm": ("torch",),
     "benchmarks": ("bench", *_PRODUCT_EXTRAS),
     "tests": ("test", *_PRODUCT_EXTRAS),
 }
@@ -66,6 +67,7 @@ ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "trainer.tpu_check.compile": ("trainer/tpu_check/compiling.txt",),
     "trainer.tpu_check.tower_program": ("trainer/tpu_check/compiling.txt",),
     "trainer.tpu_check.sparse_core_count": ("trainer/tpu_check/lowering.txt",),
+    "benchmarks.support.sides_of_torch_loader": ("tests/torch/install.py",),
     "tests.torch": ("tests/torch/install.py",),
     "tests.tpu_aot": ("trainer/tpu_check/lowering.txt", "trainer/tpu_check/compiling.txt"),
     "benchmarks.support.dlrm_of_torchrec": ("benchmarks/support/fbgemm_environment.py",),

@@ -46,10 +46,10 @@ class TorchHome:
         columns = table["user"].to_pylist(), table["price"].to_pylist(), map(float, table["label"].to_pylist())
         return Counter(zip(*columns, strict=True))
 
-    def start(self, program: str, *words: object) -> subprocess.Popen[str]:
-        """Start a module of this package in the environment of PyTorch."""
+    def start(self, program: str, *words: object, package: str = "tests.torch") -> subprocess.Popen[str]:
+        """Start a module in the environment of PyTorch."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-        command = [str(PYTHON), "-m", f"tests.torch.{program}", *map(str, words)]
+        command = [str(PYTHON), "-m", f"{package}.{program}", *map(str, words)]
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
 
     def run(self, program: str, *words: object) -> Any:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import time
 from collections import Counter
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from tests.torch.install import PYTHON, ROOT
 
 pytestmark = pytest.mark.torch
@@ -109,3 +113,24 @@ def test_killed_trainers_hand_out_each_event_once(torch_home, tmp_path):
             torch_home.add_late_rows()
     assert trained == torch_home.wanted()
     assert sum(trained.values()) > 289, "late rows came"
+
+
+def test_the_example_trains_and_goes_on_where_it_was_killed(still_home, tmp_path):
+    """It is killed within its steps; the rest, and no event twice, is trained from the saved state."""
+    state = tmp_path / "state.pt"
+    options = ("--home", still_home.home, "--model", "second", "--train-end", "2026-03-02T03:00", "--batch-rows", 16)
+    words = ("--state", state, "--save-every", 1)
+    trained = hr.read("second", end="2026-03-02T03:00", home=still_home.home).num_rows
+    running = still_home.start("torch_dlrm", *options, *words, package="examples")
+    while not state.exists() and running.poll() is None:
+        time.sleep(0.01)
+    running.kill()
+    running.wait()
+    again, _ = still_home.start("torch_dlrm", *options, *words, package="examples").communicate()
+    figures = re.search(r"([\d,]+) events trained, ([\d,]+) tested: AUC ([\d.]+)", again)
+    assert figures is not None, again
+    rest, tested, auc = int(figures[1].replace(",", "")), int(figures[2]), float(figures[3])
+    batches = hr.batches("second", end="2026-03-02T03:00", home=still_home.home, batch_rows=16, shuffle_events=256)
+    assert trained - rest in [*accumulate(batch.rows for batch in batches)]
+    assert tested == hr.read("second", "2026-03-02T03:00", home=still_home.home).num_rows
+    assert 0.0 <= auc <= 1.0  # of some dozens of events
