@@ -34,7 +34,7 @@ import transforms.expressions.expression as hr
 from benchmarks.support.harness import machine, peak_bytes
 from pipelines.analysis.analyze import analyze_model
 from transforms.expressions.model import Model
-from transforms.time_range import between
+from transforms.ranges import between
 from warehouse.config import WarehouseConfig
 from warehouse.files.artifacts import read_artifact
 from warehouse.tables.register import register_table

@@ -29,9 +29,9 @@ from benchmarks.support.job_token import TOKEN
 from benchmarks.support.quality_logs import EXAMPLES
 from benchmarks.support.server_processes import ServerProcesses
 from benchmarks.support.training_scene import OPTIONS
-from headrace.cli.feature_statistics import PROCESS, recorder
 from headrace.cli.held_out_scoring import fragment_reader
 from headrace.cli.planned_training import with_hot_rows
+from headrace.feature_statistics import PROCESS, recorder
 from headrace.model_file import load_models
 from trainer.job.launch.run_comparison import run_differences
 from trainer.options.config import TrainConfig

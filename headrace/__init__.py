@@ -18,12 +18,15 @@ from headrace import checkout as checkout  # first: it finds the packages beside
 from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from headrace.client.home import Home as Home
+    from headrace.client.opening import open as open
     from headrace.frames import try_ as try_
     from headrace.loaders.batches import batches as batches
     from headrace.loaders.jax import jax as jax
     from headrace.loaders.torch import torch as torch
     from headrace.reading import read as read
     from headrace.reading import scan as scan
+    from transforms.analysis.expectation import Expect as Expect
     from transforms.errors import HeadraceError as HeadraceError
     from transforms.expressions.expression import Expr as Expr
     from transforms.expressions.expression import boolean as boolean
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
     from transforms.expressions.model import Label as Label
     from transforms.expressions.model import Model as Model
     from transforms.functions import op as op
-    from transforms.time_range import between as between
+    from transforms.ranges import between as between
     from transforms.twins.preprocessing import from_preprocessing_fn as from_preprocessing_fn
     from transforms.twins.preprocessing import from_transform_output as from_transform_output
     from transforms.types import Dense as Dense

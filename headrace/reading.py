@@ -64,6 +64,9 @@ def read(
 
     Raises :class:`~transforms.errors.InputError` for a range without partitions, and
     :class:`~transforms.errors.NotFound` for an unknown model.
+
+    >>> read("ctr", home=home, columns=["query"]).column_names
+    ['overlap', 'price', 'label', 'query']
     """
     import pyarrow as pa
 
@@ -83,7 +86,11 @@ def scan(
     label: bool = True,
     time: bool = False,
 ) -> Iterator[pa.Table]:
-    """The table of :func:`read` by fragment, one ``pyarrow.Table`` each, in order of time, one in memory at a time."""
+    """The table of :func:`read` by fragment, one ``pyarrow.Table`` each, in order of time, one in memory at a time.
+
+    >>> sum(part.num_rows for part in scan("ctr", home=home)) == read("ctr", home=home).num_rows
+    True
+    """
     name, version = parsed_name(model)
     first, last = (None if at is None else moment(at) for at in (start, end))
     with (
@@ -201,13 +208,13 @@ def _beside(
 @contextmanager
 def opened_home(home: str, catalog_url: str) -> Iterator[Warehouse]:
     """The warehouse of a home that exists, until the block ends; ``catalog_url``: "" for the catalog in it."""
-    from warehouse.config import WarehouseConfig
     from warehouse.homes import check_exists
+    from warehouse.settings import given_settings, settings_of
     from warehouse.warehouse import Warehouse
 
     if "://" not in home:
         home = os.path.abspath(home)
-    config = WarehouseConfig(home=home, catalog_url=catalog_url)
+    config = settings_of(home, given_settings(catalog_url=catalog_url), {}).config
     check_exists(config)
     with Warehouse.open(config) as warehouse:
         yield warehouse

@@ -27,7 +27,14 @@ _SHOWN_BYTES = 60
 
 
 class HeadraceError(Exception):
-    """One message: the rule, where, the value, what is allowed and the next step, each also an attribute."""
+    """One message: the rule, where, the value, what is allowed and the next step, each also an attribute.
+
+    >>> try:
+    ...     try_(text("query").lower(), {"title": ["red"]})
+    ... except HeadraceError as error:
+    ...     error.value, error.exit_status
+    ('query', 2)
+    """
 
     exit_status: ClassVar[int] = 1
 

@@ -29,14 +29,6 @@ class TimeRange:
         return f"{moment_text(self.start)} .. {moment_text(self.end)}"
 
 
-def between(start: Moment, end: Moment) -> TimeRange:
-    """The half-open range ``[start, end)``, as in ``between("2026-01-01", "2026-01-08")``.
-
-    Dates, times or their ISO 8601 text; without a time zone they are UTC. Raises :class:`InputError`.
-    """
-    return TimeRange(moment(start), moment(end))
-
-
 def moment(value: Moment) -> datetime:
     """A date, time or ISO 8601 text as a time in UTC. Raises :class:`InputError`."""
     if isinstance(value, str):

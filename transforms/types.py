@@ -83,22 +83,38 @@ class _Elements:
 
 @dataclass(frozen=True, slots=True)
 class Dense(_Elements):
-    """One value per event, which may be null. Arrow: the element type itself."""
+    """One value per event, which may be null. Arrow: the element type itself.
+
+    >>> text("query").type == Dense("string")
+    True
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Ragged(_Elements):
-    """Any number of values per event; null is the empty list, and no item is null. Arrow: ``list<element>``."""
+    """Any number of values per event; null is the empty list, and no item is null. Arrow: ``list<element>``.
+
+    >>> text("query").unigrams().hash_buckets(100).type == Ragged("int64", 100)
+    True
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Weighted(_Elements):
-    """Any number of (id, float32 weight) pairs per event. Arrow: ``list<struct<id, weight: float32>>``."""
+    """Any number of (id, float32 weight) pairs per event. Arrow: ``list<struct<id, weight: float32>>``.
+
+    >>> print(weighted("interests", "int64").type)
+    Weighted[int64]
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Exactly ``size`` values per event. Arrow: ``fixed_size_list<element, size>``."""
+    """Exactly ``size`` values per event. Arrow: ``fixed_size_list<element, size>``.
+
+    >>> vector("picture", "float32", 64).type == Vector("float32", 64)
+    True
+    """
 
     dtype: DType
     size: int

@@ -19,32 +19,9 @@ if TYPE_CHECKING:
 
 def capacity_screen(warehouse: Warehouse, threads: int, max_workers: int) -> CapacityScreen:
     """The autoscale hint for the current backlog; nothing changes."""
-    from headrace.screens.capacity import CapacityScreen, ClientCapacityRow
-    from warehouse.queue.backlog import read_backlog
-    from warehouse.scheduling.capacity import FleetState, workers_wanted
+    from headrace.views.capacity import capacity
 
-    settings = _settings(warehouse, threads, max_workers)
-    backlog = read_backlog(warehouse)
-    hint = workers_wanted(backlog, FleetState(warehouse.clock(), backlog.workers), settings)
-    of = {one.client: one for one in backlog.clients}
-    rows = tuple(
-        ClientCapacityRow(
-            client=one.client,
-            workers=one.workers,
-            queued=of[one.client].queued,
-            leased=of[one.client].leased,
-            secs=of[one.client].secs,
-            memo_bytes=of[one.client].memo_bytes,
-            oldest_secs=of[one.client].oldest_secs,
-            deadline_secs=of[one.client].deadline_secs,
-            left_secs=one.left_secs,
-            drain_secs=one.drain_secs,
-        )
-        for one in hint.clients
-    )
-    return CapacityScreen(
-        hint.workers, settings.threads, backlog.workers, hint.binding, hint.drain_secs, hint.why, rows
-    )
+    return capacity(warehouse, _settings(warehouse, threads, max_workers))
 
 
 @contextmanager

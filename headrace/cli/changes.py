@@ -185,12 +185,11 @@ def delete(
 
 def history(name: Name, home: Home = "", as_json: AsJson = False) -> None:
     """Show the versions of a table: the time, the change and the reason of each."""
-    from headrace.screens.changes import HistoryScreen
-    from warehouse.tables.history import table_history
+    from headrace.views import tables
 
-    with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
-        versions = table_history(connection, name)
-    emit(HistoryScreen(name, versions), as_json=as_json)
+    with open_warehouse(home) as warehouse:
+        screen = tables.history(warehouse, name)
+    emit(screen, as_json=as_json)
 
 
 def _range_note(done: Change, first: datetime | None, last: datetime | None) -> tuple[str, ...]:

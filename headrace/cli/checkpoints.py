@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +12,10 @@ from headrace.cli.options.runs import Run, RunVersion, run_folder
 from headrace.cli.options.session import AsJson, Home
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
-from transforms.errors import DataError, InputError, NotFound
+from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from trainer.checkpoints.inspection import CommitDescription, FileCheck
+    from trainer.checkpoints.inspection import FileCheck
     from trainer.checkpoints.run_files import RunFiles
     from trainer.planning.plan import PartitionPlan
 
@@ -35,11 +34,9 @@ def list_(run: Run, version: RunVersion = 0, home: Home = "", as_json: AsJson = 
 
     Arrays are not read: verify does that.
     """
-    from headrace.screens.checkpoints import CheckpointsScreen
-    from trainer.checkpoints.inspection import list_commits
+    from headrace.views.checkpoints import listed
 
-    folder, files = _opened(run, version, home)
-    emit(CheckpointsScreen(folder, list_commits(files, time.time())), as_json=as_json)
+    emit(listed(run_folder(run, version, home)), as_json=as_json)
 
 
 @app.command("show")
@@ -56,24 +53,9 @@ def show(
 
     Its position in the data, tables, other arrays, counters of trained events, and options.
     """
-    from headrace.screens.checkpoints import CheckpointScreen
-    from trainer.checkpoints.inspection import describe_commit
-    from trainer.checkpoints.run_files import epochs_of, newest_first
-    from trainer.errors import TornCheckpoint
+    from headrace.views.checkpoints import shown
 
-    folder, files = _opened(run, version, home)
-
-    def newest() -> CommitDescription:
-        for name in newest_first(files):
-            try:
-                return describe_commit(files, epochs_of(name))
-            except TornCheckpoint as error:
-                say(f"a checkpoint was skipped: {name}: {error.what} ({error.where})")
-        raise TornCheckpoint("a run must have an intact checkpoint", where=folder,
-                             next_step=f"headrace ckpt verify {run} lists what is damaged")  # fmt: skip
-
-    description = newest() if epoch is None else describe_commit(files, _existing(files, folder, epoch))
-    emit(CheckpointScreen(folder, description, _calibration_texts(description)), as_json=as_json)
+    emit(shown(run_folder(run, version, home), epoch, say), as_json=as_json)
 
 
 @app.command("diff")
@@ -89,12 +71,9 @@ def diff(
 
     Rows of tables, norms of changes, counters of trained events, and options. Both are read and verified.
     """
-    from headrace.screens.checkpoints import ComparisonScreen
-    from trainer.checkpoints.inspection import compare_commits
+    from headrace.views.checkpoints import compared
 
-    folder, files = _opened(run, version, home)
-    epochs = [_existing(files, folder, epoch) for epoch in (before, after)]
-    emit(ComparisonScreen(folder, compare_commits(files, *epochs)), as_json=as_json)
+    emit(compared(run_folder(run, version, home), before, after), as_json=as_json)
 
 
 @app.command("verify")
@@ -110,11 +89,12 @@ def verify(
     Each file is compared with its recorded digest. Exit status 3 if a checkpoint is torn.
     """
     from headrace.screens.checkpoints import VerifiedRunScreen
+    from headrace.views.checkpoints import existing_epochs
     from trainer.checkpoints.inspection import check_files
     from trainer.checkpoints.run_files import epochs_of, newest_first
 
     folder, files = _opened(run, version, home)
-    chosen = list(map(epochs_of, newest_first(files))) if epoch is None else [_existing(files, folder, epoch)]
+    chosen = list(map(epochs_of, newest_first(files))) if epoch is None else [existing_epochs(files, folder, epoch)]
     checks: list[FileCheck] = []
     with progress_bar("reading checkpoints", "checkpoints") as report:
         for done, epochs in enumerate(chosen):
@@ -153,6 +133,7 @@ def reshard(
     Weights and optimizer slots are equal, bit for bit. The run itself is not changed; training must not run in it.
     """
     from headrace.screens.checkpoints import ReshardedScreen
+    from headrace.views.checkpoints import existing_epochs
     from trainer.checkpoints.run_files import epochs_of, newest_first
     from trainer.job.launch.resharded_run import reshard_run
     from warehouse.storage.locations import is_gcs
@@ -169,7 +150,7 @@ def reshard(
         )
     partition = _partition(hosts, plan)
     folder, files = _opened(run, version, home)
-    epochs = epochs_of(newest_first(files)[0]) if epoch is None else _existing(files, folder, epoch)
+    epochs = epochs_of(newest_first(files)[0]) if epoch is None else existing_epochs(files, folder, epoch)
     if towers:
         partition = _partition_of_towers(files, epochs, hosts, towers)
     with progress_bar("writing shards", "bytes") as report:
@@ -209,34 +190,8 @@ def _partition_of_towers(files: RunFiles, epochs: int, hosts: int, file: str) ->
 
 
 def _opened(run: str, version: int, home: str) -> tuple[str, RunFiles]:
-    """The folder of a run and its files. Raises :class:`NotFound` for a run without checkpoints."""
-    from trainer.checkpoints.open_run import open_run
-    from trainer.checkpoints.run_files import newest_first
+    """The folder of a run and its files. Raises :class:`~transforms.errors.NotFound` for a run without checkpoints."""
+    from headrace.views.checkpoints import opened_run
 
     folder = run_folder(run, version, home)
-    files = open_run(folder)
-    if not newest_first(files):
-        raise NotFound("the run directory must hold a checkpoint", where=folder, next_step="train first")
-    return folder, files
-
-
-def _existing(files: RunFiles, folder: str, epoch: int) -> int:
-    """The epochs of a checkpoint. Raises :class:`NotFound`."""
-    from trainer.checkpoints.run_files import epochs_of, newest_first
-
-    known = sorted(map(epochs_of, newest_first(files)))
-    if epoch not in known:
-        raise NotFound("a run must have the checkpoint of this number of epochs", where=folder, value=epoch,
-                       allowed=", ".join(map(str, known)))  # fmt: skip
-    return epoch
-
-
-def _calibration_texts(description: CommitDescription) -> tuple[str, ...]:
-    """The map of each label's predictions in words. Raises :class:`TornCheckpoint` for an invalid one."""
-    from trainer.model.calibration import Calibration
-    from trainer.options.document_field import DocumentField
-
-    found = (
-        (name, Calibration.read(DocumentField(one, "calibrations"))) for name, one in description.calibrations.items()
-    )
-    return tuple(f"{name}, {one.text()}" if name else one.text() for name, one in found)
+    return folder, opened_run(folder)

@@ -23,12 +23,11 @@ _DEFAULT = "default"
 @app.command("list")
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the clients with their weights, current shares, queues and deadlines."""
-    from headrace.screens.clients import ClientsScreen
-    from warehouse.queue.clients import list_clients
+    from headrace.views.clients import listed
 
     with open_warehouse(home) as warehouse:
-        found, floor_share = list_clients(warehouse), warehouse.config.client_floor_share
-    emit(ClientsScreen(found, floor_share), as_json=as_json)
+        screen = listed(warehouse)
+    emit(screen, as_json=as_json)
 
 
 @app.command("set")
@@ -44,12 +43,10 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Set a client's weight or deadline. It takes effect with the next lease."""
-    from headrace.screens.clients import ClientScreen
-    from warehouse.queue.clients import set_client
+    from headrace.views.clients import changed
 
     default = deadline.strip().lower() == _DEFAULT
     deadline_secs = None if default or not deadline else span_of("--deadline", deadline)
     with open_warehouse(home) as warehouse:
-        client = set_client(warehouse, name, weight=weight, deadline_secs=deadline_secs, default_deadline=default)
-        floor_share = warehouse.config.client_floor_share
-    emit(ClientScreen(client, floor_share), as_json=as_json)
+        screen = changed(warehouse, name, weight=weight, deadline_secs=deadline_secs, default_deadline=default)
+    emit(screen, as_json=as_json)

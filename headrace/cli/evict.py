@@ -78,8 +78,7 @@ def evict(
     as_json: AsJson = False,
 ) -> None:
     """Evict the memos of components that meet every condition, or as many as a budget needs. A dry run without --yes."""
-    from headrace.screens.evictions import EvictionScreen
-    from warehouse.eviction.evict import plan_eviction, run_eviction
+    from headrace.views.evictions import evicted, planned
     from warehouse.search.search import get_component
 
     refuse_empty(fingerprint=fingerprint, start=start, end=end, older_than=older_than, newer_than=newer_than, budget=budget,
@@ -93,10 +92,10 @@ def evict(
                          min_hits=min_hits, min_saved=min_saved, state=state)  # fmt: skip
         request = _request(query, warehouse.clock(), start, end, older_than, newer_than, budget, unpaid=unpaid)
         if yes:
-            gone = run_eviction(warehouse, request, why=why, who=user_name(), plan=plan or "")
+            screen = evicted(warehouse, request, why=why, who=user_name(), plan=plan or "")
         else:
-            gone = plan_eviction(warehouse, request)
-    emit(EvictionScreen(gone), as_json=as_json)
+            screen = planned(warehouse, request)
+    emit(screen, as_json=as_json)
 
 
 def _request(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -29,10 +29,6 @@ from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit, write_output
 from transforms.errors import InputError
 
-if TYPE_CHECKING:
-    from headrace.screens.graphs import GraphsScreen
-    from warehouse.search.search import SearchResult
-
 app = typer.Typer(help="List, show, search and evict memoized components.", no_args_is_help=True, rich_markup_mode=None)
 
 Limit = Annotated[int, typer.Option(min=1, help="At most this many lines.")]
@@ -45,11 +41,11 @@ def list_(
     limit: Limit = 50, offset: Offset = 0, count: Count = False, home: Home = "", as_json: AsJson = False
 ) -> None:
     """List the known components, largest first."""
-    from warehouse.search.search import search_components
+    from headrace.views.graphs import page
 
     with open_warehouse(home) as warehouse:
-        found = search_components(warehouse, sort="size", limit=limit, offset=offset, count=count)
-    emit(_screen(found, offset), as_json=as_json)
+        screen = page(warehouse, sort="size", limit=limit, offset=offset, count=count)
+    emit(screen, as_json=as_json)
 
 
 @app.command("search")
@@ -81,8 +77,8 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search components; all conditions must hold."""
+    from headrace.views.graphs import page
     from warehouse.search.query import SORTS
-    from warehouse.search.search import search_components
 
     refuse_empty(older_than=older_than, newer_than=newer_than)
     if sort not in SORTS:
@@ -106,31 +102,8 @@ def search(
             created_before=age_of("--older-than", older_than or "", now),
             created_after=age_of("--newer-than", newer_than or "", now),
         )
-        found = search_components(warehouse, query, sort=sort, limit=limit, offset=offset, count=count)
-    emit(_screen(found, offset), as_json=as_json)
-
-
-def _screen(found: SearchResult, offset: int) -> GraphsScreen:
-    from headrace.screens.graphs import GraphRow, GraphsScreen
-
-    rows = tuple(
-        GraphRow(
-            fingerprint=item.fingerprint,
-            type=str(item.type),
-            expression=item.expression,
-            models=item.models,
-            within=item.within,
-            memos=dict(item.memos),
-            rows=item.rows,
-            size_bytes=item.bytes,
-            secs=item.secs,
-            saved_secs=item.saved_secs,
-            hits=item.hits,
-            created_at=item.created_at,
-        )
-        for item in found.components
-    )
-    return GraphsScreen(rows, offset, found.more, found.total)
+        screen = page(warehouse, query, sort=sort, limit=limit, offset=offset, count=count)
+    emit(screen, as_json=as_json)
 
 
 @app.command("show")
@@ -143,29 +116,12 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one component: its tree, the models that read it, and its memos."""
-    from headrace.screens.graphs import GraphScreen
-    from transforms.render import graph_svg, tree_text
-    from warehouse.search.search import get_component
+    from headrace.views.graphs import component, drawing
 
     with open_warehouse(home) as warehouse:
-        found = get_component(warehouse, fingerprint)
-    screen = GraphScreen(
-        fingerprint=found.fingerprint,
-        type=str(found.type),
-        columns=found.columns,
-        operators=dict(found.operators),
-        models=found.models,
-        within=found.within,
-        memos=dict(found.memos),
-        rows=found.rows,
-        size_bytes=found.bytes,
-        secs=found.secs,
-        saved_secs=found.saved_secs,
-        hits=found.hits,
-        tree=tree_text(found.component),
-    )
-    if svg:
-        write_output(svg, graph_svg(found.component) + "\n", option="--svg")
+        screen = component(warehouse, fingerprint)
+        if svg:
+            write_output(svg, drawing(warehouse, screen.fingerprint) + "\n", option="--svg")
     emit(screen, as_json=as_json)
 
 

@@ -9,7 +9,6 @@ import typer
 from headrace.cli.options.runs import Run, RunVersion, job_folder, job_folders_of_home, run_folder
 from headrace.cli.options.session import AsJson, Home
 from headrace.terminal.output import emit
-from transforms.errors import HeadraceError, NotFound
 
 app = typer.Typer(
     help="List and release training jobs that an error holds.",
@@ -27,27 +26,10 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the jobs that are held, with the reasons."""
-    from headrace.screens.holds import HoldRow, HoldsScreen
-    from trainer.job.control.job_files import JobFiles
-    from trainer.job.launch.holds import find_hold
+    from headrace.views.holds import held
 
-    rows, is_named = [], bool(runs)
-    folders = [job_folder(run_folder(run, 0, home), home) for run in runs or ()] or job_folders_of_home(home)
-    for folder in folders:
-        try:
-            hold = find_hold(JobFiles(folder))
-        except NotFound:
-            if is_named:
-                raise
-            continue
-        except HeadraceError as error:  # a damaged run must not hide the others
-            if is_named:
-                raise
-            rows.append(HoldRow(str(folder), "", "", error.what))
-            continue
-        if hold is not None:
-            rows.append(HoldRow(str(folder), str(hold.error_class), hold.role, hold.reason))
-    emit(HoldsScreen(tuple(rows)), as_json=as_json)
+    folders = [job_folder(run_folder(run, 0, home), home) for run in runs or ()]
+    emit(held(folders or job_folders_of_home(home), are_named=bool(folders)), as_json=as_json)
 
 
 @app.command("release")

@@ -12,7 +12,6 @@ from headrace.terminal.output import emit, emit_line
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from headrace.screens.inferred import InferredScreen
     from pipelines.inference.event_time import TimeOptions
     from pipelines.inference.infer import Inferred
 
@@ -47,6 +46,7 @@ def infer(
 ) -> None:
     """Sample a log or a topic and write a schema file for it, with comments where a choice is uncertain."""
     from headrace.screens.inferred import SchemaText
+    from headrace.views.inferred_schemas import inferred_schema
     from pipelines.inference.event_time import TimeOptions
     from pipelines.inference.infer import infer_schema
     from pipelines.inference.schema_file import schema_text
@@ -70,7 +70,7 @@ def infer(
         return
     if output != "-":
         write_atomic(Path(output), text.encode())
-    emit(_screen(inferred, output), as_json=as_json)
+    emit(inferred_schema(inferred, output), as_json=as_json)
 
 
 def _inferred_topic(files: list[str], rows: int, time: TimeOptions, client_config: str) -> Inferred:
@@ -93,42 +93,6 @@ def _inferred_topic(files: list[str], rows: int, time: TimeOptions, client_confi
         return infer_topic(topic, location, rows=rows, time_column=time.column)
     finally:
         topic.close()
-
-
-def _screen(inferred: Inferred, output: str) -> InferredScreen:
-    from headrace.screens.inferred import InferredColumnRow, InferredScreen
-
-    return InferredScreen(
-        output=output,
-        files=inferred.files,
-        rows=inferred.rows,
-        rejected=inferred.rejected,
-        reject=inferred.reject,
-        about_rows=inferred.about_rows,
-        schema=inferred.schema.to_document(),
-        columns=tuple(
-            InferredColumnRow(
-                one.column.name, _type_text(one.column.to_document()), one.missing_share(inferred.schema.null), one.distinct,
-                one.examples, one.unsure, one.label,
-            )
-            for one in inferred.columns
-        ),
-        labels=inferred.labels,
-        unsure=inferred.unsure,
-    )  # fmt: skip
-
-
-def _type_text(column: dict[str, object]) -> str:
-    """A column's type as text: ``list of int64, by "|"``."""
-    kind = str(column["type"])
-    if column.get("list"):
-        return f"list of {kind}"
-    if "separator" in column:
-        return f'list of {kind}, by "{column["separator"]}"'
-    if column.get("json"):
-        return "JSON text"
-    form = column.get("unit") or column.get("format")
-    return kind if form is None else f"{kind}, {form}"
 
 
 def missing_schema(files: list[str], schema: str) -> InputError:

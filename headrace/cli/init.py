@@ -8,9 +8,8 @@ from headrace.terminal.output import emit
 
 def init(home: Home = "", as_json: AsJson = False) -> None:
     """Make a new, empty warehouse; one that exists stays as it is."""
-    from headrace.screens.init import InitScreen
-    from warehouse.overview import status
+    from headrace.views.status import new_warehouse
 
     with open_warehouse(home, creates=True) as warehouse:
-        tables = len(status(warehouse).tables)
-        emit(InitScreen(home_location(home), warehouse.catalog.where, tables), as_json=as_json)
+        screen = new_warehouse(warehouse, home_location(home))
+    emit(screen, as_json=as_json)

@@ -16,6 +16,7 @@ import typer
 
 from headrace.cli.lazy_group import Place, group_of
 from headrace.terminal.output import PrintableFormatter, record_to, say, say_error
+from headrace.terminal.parent import Parent, parent_of
 from transforms.errors import HeadraceError, InputError
 
 DEFECT_STATUS = 70
@@ -40,6 +41,7 @@ COMMANDS = {
     "analyze": Place("headrace.cli.analyze", "analyze"),
     "work": Place("headrace.cli.work", "work"),
     "train": Place("headrace.cli.train", "COMMAND"),
+    "runs": Place("headrace.cli.runs", "app"),
     "ckpt": Place("headrace.cli.checkpoints", "app"),
     "export": Place("headrace.cli.export_links", "app"),
     "holds": Place("headrace.cli.holds", "app"),
@@ -63,8 +65,10 @@ COMMANDS = {
     "demo": Place("headrace.cli.demo", "demo"),
     "table": Place("headrace.cli.tables", "app"),
     "model": Place("headrace.cli.models", "app"),
+    "checks": Place("headrace.cli.checks", "app"),
     "graphs": Place("headrace.cli.graphs", "app"),
     "tasks": Place("headrace.cli.tasks", "app"),
+    "config": Place("headrace.cli.settings", "app"),
     "clients": Place("headrace.cli.clients", "app"),
 }
 
@@ -73,8 +77,10 @@ COMMANDS = {
 def _root(
     show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
     record: Annotated[str, typer.Option(help="Also write the result as JSON to this file.")] = "",
+    report_fd: Annotated[int, typer.Option(hidden=True, help="The pipe to the Python process that started this.")] = -1,
 ) -> None:
     record_to.set(record)
+    parent_of.set(Parent(report_fd) if report_fd >= 0 else None)
     if show_version:
         from importlib.metadata import version
 
@@ -99,7 +105,10 @@ def run(arguments: list[str] | None = None) -> int:
     except SystemExit as finished:
         return finished.code if isinstance(finished.code, int) else 0
     except HeadraceError as error:
-        say_error(f"error: {error}")
+        if (parent := parent_of.get()) is not None:
+            parent.error(error)
+        else:
+            say_error(f"error: {error}")
         return error.exit_status
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])

@@ -21,12 +21,11 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only show
 
 def pins(home: Home = "", as_json: AsJson = False) -> None:
     """List the pins of running jobs. What a job reads is not evicted until the job ends."""
-    from headrace.screens.maintenance import PinsScreen
-    from warehouse.reading.pins import live_pins
+    from headrace.views import maintenance
 
     with open_warehouse(home) as warehouse:
-        found, now = live_pins(warehouse), warehouse.clock()
-    emit(PinsScreen(found, now), as_json=as_json)
+        screen = maintenance.pins(warehouse)
+    emit(screen, as_json=as_json)
 
 
 def gc(
@@ -39,24 +38,10 @@ def gc(
     as_json: AsJson = False,
 ) -> None:
     """Delete unreferenced files: of evictions, compactions and killed processes. A dry run without --yes."""
-    from headrace.screens.maintenance import GarbageRow, GarbageScreen
-    from headrace.terminal.printable import printable
-    from warehouse.maintenance.gc import collect_garbage
+    from headrace.views.maintenance import garbage
 
     with open_warehouse(home) as warehouse:
-        found = collect_garbage(warehouse, dry_run=not yes, leftover_secs=leftover_hours * 3600)
-    kinds = found.by_kind().items()
-    screen = GarbageScreen(
-        dry_run=found.dry_run,
-        garbage=tuple(GarbageRow(kind, files, size_bytes) for kind, (files, size_bytes) in kinds),
-        files=len(found.garbage),
-        size_bytes=found.size_bytes,
-        pinned_files=found.pinned,
-        pinned_bytes=found.pinned_bytes,
-        named_meanwhile=found.named_meanwhile,
-        expired_leases=found.expired,
-        foreign=tuple(printable(path, lines=False) for path in found.foreign),
-    )
+        screen = garbage(warehouse, dry_run=not yes, leftover_secs=leftover_hours * 3600)
     emit(screen, as_json=as_json)
 
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from headrace.cli.analyze import make_analyses, planned_analyses
+from headrace.cli.analyze import make_analyses
 from headrace.cli.check import check
 from headrace.cli.explain import explain
 from headrace.cli.export import export
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.read import read
-from headrace.terminal.output import emit
-
-if TYPE_CHECKING:
-    from headrace.screens.dry_run import DryRunScreen
-    from transforms.expressions.model import Model
+from headrace.terminal.output import Screen, emit
 
 app = typer.Typer(
     help="Check and submit models; list, show, explain, read, export and retire them.",
@@ -65,99 +60,38 @@ def submit(
 ) -> None:
     """Submit the models of files: match what is memoized, queue what is missing. All or none."""
     from headrace.model_file import chosen_models
-    from headrace.screens.models import SubmittedRow, SubmittedScreen
-    from warehouse.matching.checked_model import check_models
-    from warehouse.matching.submit import submit_checked
+    from headrace.views import analyses
+    from headrace.views.models import planned_submissions, submitted
 
     models = chosen_models(files, model)
-    if dry_run and not analyze:
-        emit(_planned(models, table, policy, home), as_json=as_json)
-        return
-    rows = []
     with open_warehouse(home) as warehouse:
-        if dry_run:
-            emit(planned_analyses(warehouse, models, table), as_json=as_json)
-            return
-        changes = make_analyses(warehouse, models, table).changes if analyze else ()
-        # Files are submitted as a whole or not at all: all models are checked before the first is submitted.
-        checked = check_models(warehouse, models, table=table or None, policy=policy or None)
-        for each in checked:
-            each.require_analyses()
-        for each in checked:
-            done = submit_checked(warehouse, each)
-            analyzed = tuple(change for change in changes if change.model == done.model)
-            rows.append(SubmittedRow(each.model.client, len(each.inputs), done, analyzed))
-    emit(SubmittedScreen(tuple(rows)), as_json=as_json)
-
-
-def _planned(models: Sequence[Model], table: str, policy: str, home: str) -> DryRunScreen:
-    from headrace.screens.dry_run import DryRunScreen
-    from warehouse.matching.dry_run import plan_submissions
-
-    with open_warehouse(home) as warehouse:
-        return DryRunScreen(plan_submissions(warehouse, models, table=table or None, policy=policy or None))
+        if dry_run and analyze:
+            screen: Screen = analyses.planned(warehouse, models, table=table)
+        elif dry_run:
+            screen = planned_submissions(warehouse, models, table=table, policy=policy)
+        else:
+            changes = make_analyses(warehouse, models, table).changes if analyze else ()
+            screen = submitted(warehouse, models, table=table, policy=policy, changes=changes)
+    emit(screen, as_json=as_json)
 
 
 @app.command("ls")
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the live models, each at its newest version."""
-    from headrace.screens.models import ModelRow, ModelsScreen
-    from warehouse.overview import list_models, model_memos
+    from headrace.views.models import listed
 
-    rows = []
     with open_warehouse(home) as warehouse:
-        counted = model_memos(warehouse)
-        for item in list_models(warehouse):
-            components, states = counted.get(item.id, (0, {}))
-            row = ModelRow(
-                name=item.name,
-                version=item.version,
-                client=item.client,
-                priority=item.priority,
-                table=item.table,
-                label=item.label,
-                task=item.target.kind,
-                components=components,
-                memos=states,
-            )
-            rows.append(row)
-    emit(ModelsScreen(tuple(rows)), as_json=as_json)
+        screen = listed(warehouse)
+    emit(screen, as_json=as_json)
 
 
 @app.command("show")
 def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = False) -> None:
     """Show a model's inputs and their expressions."""
-    from headrace.screens.models import InputRow, ModelScreen
-    from transforms.render import expression_text
-    from warehouse.models.models import get_model, stored_inputs
-    from warehouse.models.pinned_analyses import pinned_analyses
+    from headrace.views.models import shown
 
-    with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
-        model = get_model(connection, name, version or None)
-        found = stored_inputs(connection, model.id)
-        pinned = pinned_analyses(connection, name, model.version)
-    inputs = (
-        InputRow(
-            name=item.name,
-            type=str(item.component.type),
-            fingerprint=item.fingerprint,
-            expression=expression_text(item.component),
-        )
-        for item in found
-    )
-    screen = ModelScreen(
-        name=model.name,
-        version=model.version,
-        client=model.client,
-        priority=model.priority,
-        table=model.table,
-        label=model.label,
-        task=model.target.kind,
-        classes=model.target.classes,
-        live=model.live,
-        inputs=tuple(inputs),
-        analyses=tuple(pinned.values()),
-    )
+    with open_warehouse(home) as warehouse:
+        screen = shown(warehouse, name, version)
     emit(screen, as_json=as_json)
 
 
@@ -175,9 +109,8 @@ def retire(
     as_json: AsJson = False,
 ) -> None:
     """Stop computing memos for a model; existing memos stay. A dry run without --yes. Submitting it again restores it."""
-    from headrace.screens.retirement import RetirementScreen
-    from warehouse.models.retire import retire_model
+    from headrace.views.models import retired
 
     with open_warehouse(home) as warehouse:
-        done = retire_model(warehouse, name, dry_run=not yes)
-    emit(RetirementScreen(done), as_json=as_json)
+        screen = retired(warehouse, name, dry_run=not yes)
+    emit(screen, as_json=as_json)

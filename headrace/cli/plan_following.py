@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.cli.feature_statistics import statistics_of_inputs
+from headrace.feature_statistics import statistics_of_inputs
 from headrace.terminal.output import say
 from transforms.errors import HeadraceError
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.feature_statistics import statistics_of_inputs
 from headrace.cli.options.files import read_file
 from headrace.cli.options.tpus import TpuOptions
 from headrace.cli.train_options.hosts import HostOptions
+from headrace.feature_statistics import statistics_of_inputs
 from headrace.terminal.output import say
 from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import InputError

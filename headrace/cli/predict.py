@@ -86,7 +86,7 @@ def predict(
     if together is not None and (runner != "DirectRunner" or beam_options):
         raise InputError("--hosts needs no Beam runner", where="--runner", value=runner, next_step="leave out --runner and --beam-option, or --hosts")  # fmt: skip
     from headrace.scoring import load_scores
-    from headrace.screens.predict import PredictedScreen
+    from headrace.views.predictions import predicted
     from pipelines.runners.runner import RunnerOptions
     from pipelines.scoring import ScoringConfig, score_partitions
 
@@ -116,18 +116,7 @@ def predict(
             done, checkpoint = _predict_together(solution, folder, configure, together, command)
     if together is not None and together.rank:
         return say(f"host {together.rank} has scored {many(done.rows, 'event')}: host 0 shows the sum")
-    screen = PredictedScreen(
-        model=model,
-        version=solution.model_version,
-        checkpoint=checkpoint,
-        output=output,
-        partitions=done.partitions,
-        files=done.files,
-        rows=done.rows,
-        known_files=done.known_files,
-        failures=tuple(f"{error.where}: {error.what}" for error in done.failures),
-        secs=time.monotonic() - began,
-    )
+    screen = predicted(solution, done, checkpoint, output, time.monotonic() - began)
     emit(screen, as_json=as_json)
     if done.failures:
         raise typer.Exit(DataError.exit_status)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.reading import Reading
-    from headrace.screens.reading import ReadScreen
 
 
 def read(
@@ -39,6 +38,7 @@ def read(
     """Write a model's inputs, one row per event. Memos are loaded, the rest is computed."""
     from headrace.reading import opened_reading, parsed_name
     from headrace.table_files import check_output, write_tables
+    from headrace.views.reading import written_inputs
 
     kind = check_output(output, force=force)
     model, version = parsed_name(name)
@@ -60,32 +60,7 @@ def read(
         progress_bar(f"reading {model}", "events") as report,
     ):
         rows, size_bytes = write_tables(_reported(reading, report), output, force=force)
-    emit(_screen(reading, output, kind, rows, size_bytes), as_json=as_json)
-
-
-def _screen(reading: Reading, output: str, kind: str, rows: int, size_bytes: int) -> ReadScreen:
-    from headrace.screens.reading import ReadScreen
-
-    solution = reading.solution
-    return ReadScreen(
-        model=solution.model,
-        version=solution.model_version,
-        table=solution.table,
-        table_version=solution.table_version,
-        output=output,
-        format=kind,
-        rows=rows,
-        partitions=len(solution.partitions),
-        first_partition=solution.partitions[0].key,
-        last_partition=solution.partitions[-1].key,
-        columns=(
-            *(item.name for item in solution.inputs),
-            *([reading.label] if reading.label else []),
-            *reading.columns,
-        ),
-        columns_read={action: solution.count(action) for action in ("load", "compute", "raw")},
-        size_bytes=size_bytes,
-    )
+    emit(written_inputs(reading, output, kind, rows, size_bytes), as_json=as_json)
 
 
 def _reported(reading: Reading, report: Report) -> Iterator[pa.Table]:

@@ -20,14 +20,15 @@ from headrace.cli.options.text_files import keep_schema
 from headrace.cli.topics import SharedOptions, TopicCommand, add_topic
 from headrace.terminal.output import emit
 from headrace.terminal.progress import progress_bar
+from headrace.views.tables import resolved
 from transforms.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from headrace.screens.tables import ColumnRow, ImportedScreen, RegisteredScreen
+    from headrace.screens.tables import RegisteredScreen
     from pipelines.ingest.job import ImportConfig
     from pipelines.ingest.report import ImportReport
     from pipelines.runners.runner import RunnerOptions
-    from warehouse.tables.table import ColumnSchema, Manifest, Table
+    from warehouse.tables.table import Table
     from warehouse.warehouse import Warehouse
 
 app = typer.Typer(
@@ -157,7 +158,7 @@ def add(
         raise InputError("this option needs a topic of Kafka", where=topic.given, value=folder, allowed="kafka://host:port/topic",
                          next_step="check the location, or leave the option out")  # fmt: skip
     with open_warehouse(home, creates=True) as warehouse:
-        place = _resolved(warehouse, folder)
+        place = resolved(warehouse, folder)
         if is_lake(warehouse.storage, place):
             if move or outside_times != "keep":
                 option = "--move" if move else "--outside-times"
@@ -191,40 +192,19 @@ def register(
     invalid_text: str = "refuse",
     outside_times: str = "keep",
 ) -> RegisteredScreen:
-    """Register a table, or its new files, and return the screen."""
-    from headrace.screens.tables import RegisteredScreen
-    from warehouse.tables.register import register_table
+    """Register a table, or its new files, with progress."""
+    from headrace.views.tables import registered
 
     with progress_bar(f"registering {name}", "bytes") as report:
-        found = register_table(
+        return registered(
             warehouse,
             name,
-            _resolved(warehouse, folder),
-            time_column=time_column or None,
+            folder,
+            time_column,
             progress=report,
             invalid_text=invalid_text,
             outside_times=outside_times,
         )
-    return RegisteredScreen(
-        table=found.table.name,
-        version=found.table.version,
-        added=found.added,
-        removed=found.removed,
-        changed=found.changed,
-        unchanged=found.unchanged,
-        rows=found.rows,
-        size_bytes=found.bytes,
-        dropped=found.dropped,
-        replaced=found.replaced,
-        unreadable=found.unreadable,
-        unfit=found.unfit,
-        outside=found.outside,
-        small_fragments=found.small_fragments,
-        schema_changes=found.schema_changes,
-        lacking=found.lacking,
-        levels=found.levels,
-        unread_levels=found.unread_levels,
-    )
 
 
 @app.command("import")
@@ -267,6 +247,7 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Import logs as hourly or daily Parquet and register the result. Bad rows go to reject files with the reason."""
+    from headrace.views import tables
     from pipelines.ingest.job import ImportConfig
     from pipelines.parsing.sources import find_files, level_names, time_level_names
     from pipelines.runners.runner import RunnerOptions
@@ -288,7 +269,7 @@ def import_(
     imported = _import_files(home, name, config, options, schema or files[0])
     with open_warehouse(home, creates=True) as warehouse:
         registered = register(warehouse, name, config.output, config.time_column, invalid_text)
-    emit(_imported_screen(config, imported, registered, time_level_names(found)), as_json=as_json)
+    emit(tables.imported(config, imported, registered, time_level_names(found)), as_json=as_json)
 
 
 def _import_files(home: str, name: str, config: ImportConfig, options: RunnerOptions, where: str) -> ImportReport:
@@ -308,26 +289,6 @@ def _import_files(home: str, name: str, config: ImportConfig, options: RunnerOpt
         raise DataError("logs must hold readable rows, got none", value=f"{imported.rejected} rows rejected",
                         next_step=f"see {config.rejects}" if imported.rejected else "check the files")  # fmt: skip
     return imported
-
-
-def _imported_screen(
-    config: ImportConfig, imported: ImportReport, registered: RegisteredScreen, time_levels: tuple[str, ...]
-) -> ImportedScreen:
-    from headrace.screens.tables import ImportedScreen
-
-    return ImportedScreen(
-        output=config.output,
-        rows=imported.rows,
-        rejected=imported.rejected,
-        late_rows=imported.late_rows,
-        partitions=len(imported.partitions),
-        rejects_folder=config.rejects,
-        registered=registered,
-        counts=imported.counts,
-        levels=config.levels,
-        time_levels=time_levels,
-        time_column=config.time_column,
-    )
 
 
 def _check_import(warehouse: Warehouse, name: str, config: ImportConfig, where: str) -> None:
@@ -358,12 +319,8 @@ def _local_output(output: str) -> str:
     return output
 
 
-def _resolved(warehouse: Warehouse, folder: str) -> str:
-    return warehouse.storage.absolute(folder) if "://" in folder else str(Path(folder).resolve())
-
-
 def _check_root(warehouse: Warehouse, table: Table, root: str) -> None:
-    if _resolved(warehouse, table.root) != _resolved(warehouse, root):
+    if resolved(warehouse, table.root) != resolved(warehouse, root):
         raise InputError("the folder must be the one of the registered table", where=f"table {table.name}", value=root,
                          allowed=table.root, next_step="use another table name, or --move if the files moved")  # fmt: skip
 
@@ -371,25 +328,11 @@ def _check_root(warehouse: Warehouse, table: Table, root: str) -> None:
 @app.command("ls")
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the tables."""
-    from headrace.screens.tables import TableRow, TablesScreen
-    from warehouse.tables.manifests import all_tables, table_manifests
+    from headrace.views.tables import listed
 
-    rows = []
-    with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
-        for table in all_tables(connection):
-            manifests = table_manifests(connection, table.name)
-            row = TableRow(
-                name=table.name,
-                version=table.version,
-                partitions=len(manifests),
-                rows=sum(manifest.rows for manifest in manifests),
-                size_bytes=sum(manifest.size_bytes for manifest in manifests),
-                start=min((manifest.start for manifest in manifests), default=None),
-                end=max((manifest.end for manifest in manifests), default=None),
-                root=table.root,
-            )
-            rows.append(row)
-    emit(TablesScreen(tuple(rows)), as_json=as_json)
+    with open_warehouse(home) as warehouse:
+        screen = listed(warehouse)
+    emit(screen, as_json=as_json)
 
 
 @app.command("show")
@@ -402,52 +345,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a table's columns and partitions."""
-    from headrace.screens.tables import PartitionRow, TableScreen
-    from warehouse.tables.followed import followed_lake, followed_topic, topic_offsets
-    from warehouse.tables.history import schema_at
-    from warehouse.tables.manifests import get_table, table_manifests
+    from headrace.views.tables import shown
 
-    with open_warehouse(home) as warehouse, warehouse.catalog.read() as connection:
-        table = get_table(connection, name)
-        columns = schema_at(connection, name, table_version) if table_version else table.columns
-        manifests = table_manifests(connection, name, at_version=table_version or None)
-        lake, topic = followed_lake(connection, name), followed_topic(connection, name)
-        offsets = topic_offsets(connection, name, table_version or None)
-    screen = TableScreen(
-        name=table.name,
-        version=table_version or table.version,
-        root=table.root,
-        time_column=table.time_column,
-        columns=tuple(_column_row(column) for column in columns),
-        partitions=tuple(
-            PartitionRow(
-                part.partition,
-                part.version,
-                len(part.fragments),
-                part.rows,
-                part.size_bytes,
-                part.deleted_rows,
-                _overlaid(part),
-            )
-            for part in manifests
-        ),
-        lake="" if lake is None else f"{lake.location}, version {lake.version}",
-        topic="" if topic is None else topic.location,
-        offsets=offsets,
-    )
+    with open_warehouse(home) as warehouse:
+        screen = shown(warehouse, name, table_version)
     emit(screen, as_json=as_json)
-
-
-def _column_row(column: ColumnSchema) -> ColumnRow:
-    from headrace.screens.tables import ColumnRow
-    from warehouse.tables.readable_types import unreadable_column
-
-    found = unreadable_column(column)
-    why = "" if found is None else f"{found.why}. Store {found.cast}"
-    return ColumnRow(column.name, column.arrow_type, column.overlay_only, why)
-
-
-def _overlaid(manifest: Manifest) -> tuple[str, ...]:
-    """The columns that have an overlay in any fragment of a partition."""
-    overlays = (overlay for fragment in manifest.fragments for overlay in fragment.overlays)
-    return tuple(sorted({overlay.column for overlay in overlays if not overlay.is_absent}))

@@ -8,16 +8,14 @@ import typer
 
 from headrace.cli.options.conditions import refuse_empty
 from headrace.cli.options.session import AsJson, Home, open_warehouse, user_name
-from headrace.terminal.output import emit
+from headrace.terminal.output import Screen, emit
 from transforms.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.screens.tasks import TaskScreen
-    from warehouse.quarantine.listing import TaskDetail
     from warehouse.quarantine.query import TaskQuery
-    from warehouse.scheduling.task_states import AttemptLimits, TaskState
+    from warehouse.scheduling.task_states import TaskState
 
 app = typer.Typer(help="List and show failed tasks; retry or drop them.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -65,17 +63,12 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List failed tasks, one line per equal failure. All conditions must hold."""
-    from headrace.screens.tasks import GroupsScreen, TasksScreen
-    from warehouse.quarantine.listing import quarantine_groups, quarantine_tasks
+    from headrace.views import tasks
 
     query = _query(None, state, client, model, table, partition, component, operator, kind, exception)
     with open_warehouse(home) as warehouse:
-        if not each:
-            found = quarantine_groups(warehouse, query, limit=limit + 1, offset=offset)
-            emit(GroupsScreen(query.text, found[:limit], offset, len(found) > limit), as_json=as_json)
-            return
-        rows = quarantine_tasks(warehouse, query, limit=limit + 1, offset=offset)
-    emit(TasksScreen(query.text, rows[:limit], offset, len(rows) > limit), as_json=as_json)
+        screen: Screen = (tasks.page if each else tasks.groups)(warehouse, query, limit=limit, offset=offset)
+    emit(screen, as_json=as_json)
 
 
 @app.command("show")
@@ -89,15 +82,14 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one task: the exception, the operator, the expression, and the smallest sample of events that fails."""
-    from warehouse.quarantine.listing import get_task, task_sample
+    from headrace.views import tasks
 
     refuse_empty(task=task, partition=partition)
     with open_warehouse(home) as warehouse:
-        found = get_task(warehouse, task.strip(), partition=partition)
+        screen = tasks.shown(warehouse, task.strip(), partition=partition, sample_file=sample)
         if sample:
-            _write_sample(task_sample(warehouse, found), sample)
-        limits = warehouse.config.limits
-    emit(_task_screen(found, limits, sample), as_json=as_json)
+            _write_sample(tasks.sample(warehouse, str(screen.id)), sample)
+    emit(screen, as_json=as_json)
 
 
 def _write_sample(rows: pa.Table, file: str) -> None:
@@ -212,44 +204,3 @@ def _check_chosen(query: TaskQuery, *, everything: bool) -> None:
         raise InputError(
             "tasks must be chosen, got none", where="tasks", next_step="give numbers, conditions, or --all"
         )
-
-
-def _task_screen(found: TaskDetail, limits: AttemptLimits, sample_file: str) -> TaskScreen:
-    from headrace.screens.tasks import TaskScreen, sample_values
-    from headrace.terminal.units import moment
-
-    failure, dropped = found.failure, found.dropped
-    rows = None if failure is None else failure.sample_table()
-    return TaskScreen(
-        id=found.task_id,
-        state=found.state.lower(),
-        fingerprint=found.fingerprint,
-        component=found.expression,
-        models=found.models,
-        table=found.table,
-        partition=found.partition,
-        fragment=found.fragment.fragment_id,
-        file=found.fragment.path,
-        rows=found.fragment.rows,
-        attempts=found.attempts,
-        max_attempts=limits.max_untried if failure and failure.is_untried else limits.max_attempts,
-        losses=found.losses,
-        max_losses=limits.max_losses,
-        created_at=moment(found.created_at),
-        kind="" if failure is None else failure.kind,
-        error="" if failure is None else failure.error,
-        exception="" if failure is None else failure.exception,
-        operator="" if failure is None else failure.operator,
-        expression="" if failure is None else failure.expression,
-        failed_at=moment(found.failed_at),
-        failed_worker=found.failed_worker,
-        next_at=moment(found.next_at),
-        holder=found.holder,
-        lease_until=moment(found.lease_until),
-        dropped_at=None if dropped is None else moment(dropped[0]),
-        dropped_why=None if dropped is None else dropped[1],
-        events=() if failure is None else failure.events,
-        sample=() if rows is None else sample_values(rows),
-        sample_file=sample_file or None,
-        alike=found.alike,
-    )

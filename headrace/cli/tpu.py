@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.feature_statistics import statistics_of_inputs
 from headrace.cli.options.files import read_file
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.training import read_options
+from headrace.feature_statistics import statistics_of_inputs
 from headrace.terminal.output import emit, say
 from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import InputError

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from typer.models import CommandInfo
 
-from headrace.cli.feature_statistics import PROCESS, recorder
 from headrace.cli.following_evaluation import evaluator
 from headrace.cli.held_out_scoring import fragment_reader, score_test
 from headrace.cli.launching import write_launch, write_phases
@@ -25,6 +24,7 @@ from headrace.cli.options.servers import OpenServers, open_servers
 from headrace.cli.options.session import open_warehouse, run_location
 from headrace.cli.options.solutions import pinned
 from headrace.cli.options.tpus import TpuOptions
+from headrace.cli.options.tracking import open_tracking
 from headrace.cli.options.training import read_options
 from headrace.cli.planned_training import (
     capacities_of,
@@ -44,20 +44,21 @@ from headrace.cli.train_options.arguments import (
     save_options,
 )
 from headrace.cli.train_options.training import TrainOptions
-from headrace.cli.training_figures import (
+from headrace.cli.training_jobs import job_options, pin_new, train_job
+from headrace.feature_statistics import PROCESS, recorder
+from headrace.terminal.output import emit, say
+from headrace.terminal.progress import progress_bar
+from headrace.terminal.quiet import import_tensorflow_quietly
+from headrace.terminal.stopping import interrupt_is_request
+from headrace.views.training import trained_screen
+from headrace.views.training_figures import (
     Statuses,
     followed_plan_row,
     placement_row,
-    pruned_row,
     scaled_row,
     served_row,
     server_statuses,
 )
-from headrace.cli.training_jobs import job_options, pin_new, train_job
-from headrace.cli.training_verdict import training_verdict
-from headrace.terminal.output import emit, say
-from headrace.terminal.progress import progress_bar
-from headrace.terminal.quiet import import_tensorflow_quietly
 from trainer.job.launch.role_signals import end_with_supervisor
 from transforms.errors import InputError
 from transforms.execution.memory import keep_freed_memory
@@ -65,13 +66,8 @@ from transforms.execution.memory import keep_freed_memory
 if TYPE_CHECKING:
     from typer._click import Context
 
-    from headrace.screens.plan_history import FollowedPlanRow
-    from headrace.screens.training import EpochRow, OptionRow, PassesRow, TowerRow, TrainedScreen
-    from headrace.screens.training_figures import PlacementRow, ServedRow
     from trainer.errors import ServerLost
-    from trainer.model.metrics import AnyScores
     from trainer.options.config import TrainConfig
-    from trainer.options.towers import HostTowers
     from trainer.planning.plan import PartitionPlan
     from trainer.run.loop import TrainEvent, TrainReport
     from trainer.run.progress.data_changes import ChangePolicy
@@ -79,13 +75,14 @@ if TYPE_CHECKING:
     from trainer.run.weights.served_weights import FollowMoves, MakeEngine
     from trainer.servers.leaving_servers import LeavingServers
     from trainer.servers.run_servers import RunServers
-    from trainer.serving.deltas.commit_exporter import ExportedChain
     from trainer.tables.hashed_counts import HashedCounts
     from trainer.tables.sparse_core import SparseCoreSettings
     from trainer.tables.tpu.slices import TpuSlice
     from warehouse.files.batch_files.folder import BatchFolder
     from warehouse.solution.solution import ReadSolution
     from warehouse.warehouse import Warehouse
+
+_STOPPING = "training stops after a commit, and the same command goes on from there; Ctrl-C again stops it at once"
 
 
 @grouped
@@ -126,6 +123,13 @@ def train(options: TrainOptions) -> None:
             check_plan_tables(partition, solution, training, folder)
         files = str(job_folder(folder, home, options.run.job_dir))
         exporter = pins.enter_context(open_export(options.serving, folder, files))
+        tracker = pins.enter_context(open_tracking(options.tracking, folder))
+        looks = [tracker.look, *([] if exporter is None else [exporter.look])]
+
+        def on_commit() -> None:
+            for look in looks:
+                look()
+
         evaluating = pins.enter_context(
             evaluator(held_out if data.evaluate_commits else None, folder, files, data.end, data.test_end, home)
         )
@@ -173,7 +177,7 @@ def train(options: TrainOptions) -> None:
                 partition,
                 None if on_servers is None else on_servers.spec,
                 named_towers,
-                on_commit=None if exporter is None else exporter.look,
+                on_commit=on_commit,
                 check_servers=(lambda: None) if on_servers is None else on_servers.check,
                 watch=None if on_servers is None else on_servers.watch,
                 server_scale=None if on_servers is None or options.servers.scaled is None else on_servers.local,
@@ -185,15 +189,19 @@ def train(options: TrainOptions) -> None:
         else:
             import_tensorflow_quietly()
             scales_here = False
-            on_commit = None if exporter is None else exporter.look
-            train_once = partial(_train, warehouse, solution, settings, changes, slice_, on_commit, batch_files)
-            if on_servers is None:
-                report = train_once(partition, sparse_core)
-                hashed, found = dict(report.hashed_counts), {}
-            else:
-                report, hashed, found, lost = _train_on_servers(
-                    partial(train_once, None, None), settings, on_servers, options.servers.least_servers, known
+            with interrupt_is_request(_STOPPING) as is_stopped:
+                train_once = partial(
+                    _train, warehouse, solution, settings, changes, slice_, on_commit, batch_files, is_stopped
                 )
+                if on_servers is None:
+                    report = train_once(partition, sparse_core)
+                    hashed, found = dict(report.hashed_counts), {}
+                else:
+                    least = options.servers.least_servers
+                    report, hashed, found, lost = _train_on_servers(
+                        partial(train_once, None, None), settings, on_servers, least, known, is_stopped
+                    )
+        tracker.look()
         exported = finish_export(exporter)
         tested = held_out if report.finished else None
         hosts_here = 1 if starts_later else most_hosts
@@ -204,7 +212,7 @@ def train(options: TrainOptions) -> None:
         elif tested:
             scores = score_test(warehouse, tested, folder, hosts_here, start=data.end, end=data.test_end, home=home)
         raw = {column: _score_column(warehouse, tested, column) for column in data.baseline or ()} if tested else {}
-    screen = _screen(
+    screen = trained_screen(
         solution, held_out, settings, report, hashed, scores, raw, time.monotonic() - began, exported, named_towers,
         placement=placement_row(
             partition, how="towers" if named_towers else "plan", capacities=capacities_of(solution, settings)
@@ -215,6 +223,7 @@ def train(options: TrainOptions) -> None:
     )  # fmt: skip
     emit(screen, as_json=options.run.as_json)
     check_exported(exported)
+    tracker.check()
 
 
 def _evaluated_last(
@@ -329,8 +338,9 @@ def _train(
     settings: TrainConfig,
     changes: ChangePolicy,
     slice_: TpuSlice | None,
-    on_commit: Callable[[], None] | None,
+    on_commit: Callable[[], None],
     batch_files: BatchFolder | None,
+    is_stopped: Callable[[], bool],
     plan: PartitionPlan | None,
     sparse_core: SparseCoreSettings | None,
     make_engine: MakeEngine | None = None,
@@ -346,11 +356,11 @@ def _train(
         def follow(event: TrainEvent) -> None:
             if event.kind == "skipped":
                 say(f"a checkpoint was skipped: {event.message}")
-            if event.kind == "batch file":
+            if event.kind in ("batch file", "history"):
                 say(event.message)
             if event.kind == "rows pass":
                 say(f"rows of servers pass through this process: {event.message}")
-            if event.kind == "checkpoint" and on_commit is not None:
+            if event.kind == "checkpoint":
                 on_commit()
             report(event.events, event.total_events)
 
@@ -366,8 +376,8 @@ def _train(
             settings=sparse_core,
             make_engine=make_engine,
             follow_moves=follow_moves or stay,
-            stop=None if leaving is None else leaving.is_any_back,
-            ends_early=None if leaving is None else leaving.must_end_early,
+            stop=is_stopped if leaving is None else lambda: is_stopped() or leaving.is_any_back(),
+            ends_early=is_stopped if leaving is None else lambda: is_stopped() or leaving.must_end_early(),
             record=recorder(warehouse, PROCESS),
             batch_files=batch_files,
         )
@@ -379,6 +389,7 @@ def _train_on_servers(
     on_servers: OpenServers,
     least: int,
     known: Statuses,
+    is_stopped: Callable[[], bool],
 ) -> tuple[TrainReport, dict[str, HashedCounts], Statuses, int]:
     """Train, and go on from the newest checkpoint when a server leaves or loses its rows.
 
@@ -413,6 +424,7 @@ def _train_on_servers(
             lambda: next(iter(newest_first(files)), ""),
             on_loss,
             leaving,
+            is_stopped,
         )
         hashed = _hashed_counts(settings, moves.servers)
         found = server_statuses(moves.servers, among=known)  # servers that were started end with the moves
@@ -464,157 +476,3 @@ def _score_column(warehouse: Warehouse, held_out: ReadSolution, column: str) -> 
         values.append(np.nan_to_num(raw[column].to_numpy().astype(np.float64), nan=-np.inf))
     ranked = auc(np.concatenate([np.zeros(0), *labels]), np.concatenate([np.zeros(0), *values]))
     return None if math.isnan(ranked) else ranked
-
-
-def _epoch_rows(report: TrainReport) -> tuple[EpochRow, ...]:
-    from headrace.screens.training import TRAINING, UNSEEN, EpochRow
-
-    return tuple(
-        EpochRow(
-            item.epoch,
-            item.partitions[0],
-            item.partitions[-1],
-            item.scores,
-            item.pass_number + 1,
-            UNSEEN if item.is_unseen else TRAINING,
-        )
-        for item in report.history
-    )
-
-
-def _passes_row(solution: ReadSolution, settings: TrainConfig, report: TrainReport) -> PassesRow | None:
-    """The passes of a run that may have several."""
-    from headrace.screens.training import HeldOutRow, PassesRow
-
-    if report.held_out is None:
-        if settings.passes == 1:
-            return None
-        return PassesRow(settings.passes, 0, (), _why_nothing_is_held_out(solution, settings))
-    rows, before = [], None
-    for one in report.held_out.scored:
-        gain, error = (None, None) if before is None else one.gain_over(before)
-        place = report.held_out_partitions[0], report.held_out_partitions[-1]
-        rows.append(HeldOutRow(one.passes, one.epochs_done - 1, *place, one.scores, one.loss, gain, error))
-        before = one
-    return PassesRow(settings.passes, report.held_out.stopped, tuple(rows), "")
-
-
-def _calibrations(settings: TrainConfig, report: TrainReport) -> dict[str, str]:
-    """By label, the map of predictions in words."""
-    if settings.calibration == "none":
-        return {}
-    found = {} if report.held_out is None else report.held_out.calibrations
-    return {name: one.text() for name, one in found.items()} or {"": "none: no held-out event has been scored"}
-
-
-def _why_nothing_is_held_out(solution: ReadSolution, settings: TrainConfig) -> str:
-    if not settings.held_out_share:
-        return "held_out_share is 0"
-    if len(solution.partitions) == 1:
-        return "the range has one partition, and whole partitions are held out"
-    return "when the run began, its range had one partition with labels, or its release held nothing out"
-
-
-def _option_rows(settings: TrainConfig) -> tuple[OptionRow, ...]:
-    """The chosen options, one row per reason."""
-    from headrace.screens.training import OptionRow
-
-    values = settings.to_document()
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in settings.chosen.items():
-        by_reason.setdefault(reason, []).append(name)
-    return tuple(OptionRow({name: values[name] for name in names}, reason) for reason, names in by_reason.items())
-
-
-def _screen(
-    solution: ReadSolution,
-    held_out: ReadSolution | None,
-    settings: TrainConfig,
-    report: TrainReport,
-    hashed: dict[str, HashedCounts],
-    scores: AnyScores | None,
-    baselines: dict[str, float | None],
-    secs: float,
-    exported: ExportedChain | None,
-    towers: HostTowers,
-    *,
-    placement: PlacementRow | None,
-    followed_plan: FollowedPlanRow | None,
-    served: ServedRow | None,
-    evaluations: Sequence[EvaluatedCommit],
-) -> TrainedScreen:
-    from headrace.screens.evaluations import EvaluationRow
-    from headrace.screens.training import TrainedScreen, export_row
-    from trainer.checkpoints.host_steps import idle_share
-    from trainer.planning.kept_importance import unpruned_share
-    from trainer.run.weights.kept_rows import newest_kept_rows
-
-    ledger, kept = report.ledger, newest_kept_rows(settings, on_skip=say)
-    return TrainedScreen(
-        model=solution.model,
-        version=solution.model_version,
-        table=solution.table,
-        table_version=solution.table_version,
-        run_dir=settings.run_dir,
-        resumed_from=report.resumed_from,
-        epochs=_epoch_rows(report),
-        events_this_time=report.events,
-        events_in_range=solution.rows,
-        columns_read={action: solution.count(action) for action in ("load", "compute", "raw")},
-        options=_option_rows(settings),
-        passes=(report.held_out.stopped if report.held_out else 0) or settings.passes,
-        counted=None if ledger is None else ledger.events,
-        fewest_times=None if ledger is None else ledger.least,
-        most_times=None if ledger is None else ledger.most,
-        exact=None if ledger is None else ledger.exact,
-        unlabelled=report.unlabelled,
-        late=report.late,
-        staleness=report.staleness,
-        steps_by_host={name: one.steps for name, one in report.host_steps.items()},
-        idle_host_steps_share=idle_share(report.host_steps),
-        events_per_step=settings.rows_of_step(max(len(report.host_steps), 1)),
-        hashed=hashed,
-        hot=report.hot,
-        batch_files=report.batch_files,
-        tower_figures=report.tower_figures,
-        sum_figures=report.sum_figures,
-        placement=placement,
-        followed_plan=followed_plan,
-        served=served,
-        budget=1.0 if settings.pruning is None else settings.pruning.budget,
-        label=solution.label,
-        task=solution.target.kind,
-        test_unlabelled=held_out.rows - scores.events if held_out and scores else 0,
-        test=scores,
-        baselines=baselines,
-        training_secs=report.seconds,
-        secs=secs,
-        finished=report.finished,
-        export=None if exported is None else export_row(exported),
-        towers=_tower_row(solution, settings, towers),
-        trial=settings.trial,
-        verdict=training_verdict(settings, report, scores),
-        unpruned_share=None if kept is None else unpruned_share(kept.tables),
-        kept=None if kept is None else pruned_row(kept.tables),
-        all_passes=_passes_row(solution, settings, report),
-        calibrations=_calibrations(settings, report),
-        evaluations=tuple(EvaluationRow(PurePath(settings.run_dir).name, one) for one in evaluations),
-    )
-
-
-def _tower_row(solution: ReadSolution, settings: TrainConfig, named: HostTowers) -> TowerRow | None:
-    """The modules of the model's towers, if it has any; ``named``: the towers by which hosts exchange."""
-    from headrace.screens.training import TowerRow
-    from trainer.job.host.tower_weights import has_own_modules
-    from trainer.model.tower_shapes import tower_shapes
-    from trainer.run.preparation.preparation import described
-
-    if settings.tower_modules is None or not settings.deep:
-        return None
-    _, layout = described(solution, settings)
-    shapes = tower_shapes(layout.features, settings)
-    if shapes is None:
-        return None
-    columns, outputs = (sum(getattr(one, name) for one in shapes.towers) for name in ("columns", "width"))
-    is_own = bool(named) and has_own_modules(layout, settings, named.towers)
-    return TowerRow(len(shapes.towers), columns, outputs, shapes.compression, is_own)

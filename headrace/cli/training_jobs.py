@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.cli.commit_samples import CommitSamples
-from headrace.cli.feature_statistics import JOB, recorder
 from headrace.cli.held_out_scoring import score_due_pass
 from headrace.cli.plan_following import plan_feedback
 from headrace.cli.remote_workers import RemoteWorkers, replaced_when_terminated
 from headrace.cli.train_options.hosts import HostOptions
 from headrace.cli.train_options.training import TrainOptions
+from headrace.feature_statistics import JOB, recorder
 from headrace.terminal.output import say
 from headrace.terminal.progress import progress_bar
 from transforms.child_process import module_command

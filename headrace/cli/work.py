@@ -24,7 +24,7 @@ from headrace.terminal.units import many
 from headrace.terminal.work_progress import work_progress
 
 if TYPE_CHECKING:
-    from headrace.screens.work import TemplateScreen, WorkScreen
+    from headrace.screens.work import TemplateScreen
     from pipelines.worker.report import WorkerReport
     from pipelines.worker.worker import WorkerConfig
     from warehouse.warehouse import Warehouse
@@ -78,6 +78,7 @@ def work(
     memory_bytes, size_bytes = bytes_of("--memory-limit", memory_limit) or 0, bytes_of("--batch-bytes", batch_bytes)
     config = _config(name, runner, beam_options or [], batch_tasks, size_bytes, memory_bytes, stall_secs)
 
+    from headrace.views.work import worked
     from pipelines.staging.job_flags import template_location
     from pipelines.worker.report import WorkerReport
 
@@ -87,7 +88,7 @@ def work(
     done = WorkerReport()
     serving = partial(figures, port=metrics_port, threads=threads, max_workers=max_workers)
     _run(home, config, done, serving, until_idle=until_idle)
-    emit(_screen(config.name, done), as_json=as_json)
+    emit(worked(config.name, done), as_json=as_json)
 
 
 def _run(
@@ -175,18 +176,3 @@ def _template(home: str, config: WorkerConfig) -> TemplateScreen:
     with open_warehouse(home) as warehouse, ended_by_signals():
         written = write_template(warehouse, config)
     return TemplateScreen(written.location, written.tasks, written.fragments)
-
-
-def _screen(worker: str, done: WorkerReport) -> WorkScreen:
-    from headrace.screens.work import WorkScreen
-
-    return WorkScreen(
-        worker=worker,
-        tasks=done.tasks,
-        memos=done.memos,
-        failures=done.failures,
-        postponed=done.postponed,
-        rows=done.rows,
-        raw_bytes_read=done.raw_bytes_read,
-        secs=done.secs,
-    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import changed_text, count_text, many, more_rows, secs_text
 from transforms.analysis.full_pass import PREPROCESSING
@@ -49,7 +50,7 @@ def changed_grid(changes: Sequence[OfModel[ChangedAnalysis]]) -> RenderableType:
 
 
 @dataclass(frozen=True, slots=True)
-class AnalyzedScreen:
+class AnalyzedScreen(Shown):
     """The analyses that were run. ``changes``: the results that replace pinned ones at the next submission."""
 
     analyses: tuple[OfModel[Analyzed], ...]
@@ -102,7 +103,7 @@ def _state(planned: PlannedAnalysis) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedScreen:
+class PlannedScreen(Shown):
     """What an analysis would read and change."""
 
     plan: tuple[OfModel[PlannedAnalysis], ...]

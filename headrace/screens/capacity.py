@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import bytes_text, count_text, many, secs_text
 
@@ -27,7 +28,7 @@ class ClientCapacityRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityScreen:
+class CapacityScreen(Shown):
     """The number of ``workers`` with ``threads`` each that the queue needs; ``running`` workers hold leases now."""
 
     workers: int

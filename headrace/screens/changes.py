@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.screens.tables import schema_lines
 from headrace.terminal.grid import grid
 from headrace.terminal.units import count_text, many, time_text
@@ -39,7 +40,7 @@ def recompute_table(recompute: Sequence[Recompute], *, dry_run: bool) -> tuple[R
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeScreen:
+class ChangeScreen(Shown):
     """What a change of a table did or would do, and what must be computed again."""
 
     change: Change
@@ -76,7 +77,7 @@ class ChangeScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryScreen:
+class HistoryScreen(Shown):
     """Every version of a table."""
 
     table: str

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, secs_text
 
@@ -35,7 +36,7 @@ class DamageRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ChaosScreen:
+class ChaosScreen(Shown):
     """A job that was trained under faults.
 
     Attributes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, percent_text
 
@@ -52,7 +53,7 @@ class CheckedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckScreen:
+class CheckScreen(Shown):
     """The checked models."""
 
     models: tuple[CheckedModel, ...]

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.dense_sums import sum_order_text
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, moment, time_text
 
@@ -33,7 +34,7 @@ _REASONS = ("chosen", "trial")
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointsScreen:
+class CheckpointsScreen(Shown):
     """The checkpoints of the run in ``folder``."""
 
     folder: str
@@ -77,7 +78,7 @@ def _summary_cells(one: CommitSummary) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointScreen:
+class CheckpointScreen(Shown):
     """What a checkpoint holds.
 
     Attributes:
@@ -178,7 +179,7 @@ def _totals_text(ledger: LedgerTotals | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonScreen:
+class ComparisonScreen(Shown):
     """How two checkpoints differ."""
 
     folder: str
@@ -239,7 +240,7 @@ def _norm_text(norm: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedRunScreen:
+class VerifiedRunScreen(Shown):
     """The result of each file of the checkpoints of a run."""
 
     folder: str
@@ -271,7 +272,7 @@ class VerifiedRunScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class ReshardedScreen:
+class ReshardedScreen(Shown):
     """A run that was written in another partition.
 
     Attributes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import count_text, percent_text, secs_text
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientsScreen:
+class ClientsScreen(Shown):
     """All clients. ``floor_share``: the minimum share of a waiting client."""
 
     clients: tuple[Client, ...]
@@ -30,7 +31,7 @@ class ClientsScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientScreen:
+class ClientScreen(Shown):
     """One client with its new settings."""
 
     client: Client

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.units import bytes_text, count_text, many
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _MOST_DAMAGED = 6
 
 
 @dataclass(frozen=True, slots=True)
-class CompactedTableScreen:
+class CompactedTableScreen(Shown):
     """What compacting a table merged, or would merge."""
 
     compacted: CompactedTable

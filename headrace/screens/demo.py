@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts
 from headrace.terminal.units import bytes_text, count_text, percent_text, secs_text
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class DemoScreen:
+class DemoScreen(Shown):
     """The results of one demo, as its commands reported them."""
 
     model: str

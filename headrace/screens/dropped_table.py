@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts
 from headrace.terminal.units import bytes_text, count_text, many
 
@@ -18,7 +19,7 @@ _NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class DroppedTableScreen:
+class DroppedTableScreen(Shown):
     """A dropped table, or what dropping it would do. ``deleted_files`` are those of an imported table."""
 
     dropped: DroppedTable
@@ -92,7 +93,7 @@ class DroppedTableScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class RemovedFilesScreen:
+class RemovedFilesScreen(Shown):
     """The files of a table that is not registered, and whether they were deleted."""
 
     table: str

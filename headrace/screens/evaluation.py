@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
 from headrace.screens.score_figures import score_fields, scores_by_label, shown_figures
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, secs_text
 
@@ -22,7 +23,7 @@ _NO_VALUE = "no value"
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationScreen:
+class EvaluationScreen(Shown):
     """The figures of a trained model.
 
     Attributes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts
 from headrace.terminal.units import bytes_text, changed_text, count_text, many, secs_text
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class EvictionScreen:
+class EvictionScreen(Shown):
     """The plan of an eviction, done or not."""
 
     plan: EvictionPlan

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text
 
@@ -20,7 +21,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportScreen:
+class ExportScreen(Shown):
     """The written export, and inputs that were left out. ``checkpoint``: of the run, for a trained model."""
 
     model: str

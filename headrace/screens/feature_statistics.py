@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import count_text, percent_text, secs_text
 
@@ -46,7 +47,7 @@ class FeatureRow:
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureStatisticsScreen:
+class FeatureStatisticsScreen(Shown):
     """The statistics of features in the catalog, by name; ``without``: features that have none."""
 
     features: tuple[FeatureRow, ...]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, secs_text
 
@@ -33,7 +34,7 @@ class GraphRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphsScreen:
+class GraphsScreen(Shown):
     """A page of components from ``offset`` on. ``total``: the number of all, if requested."""
 
     graphs: tuple[GraphRow, ...]
@@ -64,7 +65,7 @@ def _readers(graph: GraphRow) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphScreen:
+class GraphScreen(Shown):
     """One component: its tree, its readers, its memos."""
 
     fingerprint: str

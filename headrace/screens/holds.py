@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 
 
@@ -29,7 +30,7 @@ class HoldRow:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldsScreen:
+class HoldsScreen(Shown):
     """The jobs that are held, and the runs whose jobs cannot be read."""
 
     holds: tuple[HoldRow, ...]
@@ -48,7 +49,7 @@ class HoldsScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleasedScreen:
+class ReleasedScreen(Shown):
     """A job whose hold was released."""
 
     released: HoldRow

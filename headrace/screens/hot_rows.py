@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import bytes_text, count_text, many, percent_range_text, percent_text
 from trainer.planning.hot_shares import HotShare, served_shares
@@ -34,7 +35,7 @@ class HotTableRow:
 
 
 @dataclass(frozen=True, slots=True)
-class HotRowsScreen:
+class HotRowsScreen(Shown):
     """The hot rows of all tables within ``budget_bytes``, and the least and the most share of all lookups that they serve."""
 
     budget_bytes: int

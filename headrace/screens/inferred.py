@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, percent_text
 
@@ -28,7 +29,7 @@ class InferredColumnRow:
 
 
 @dataclass(frozen=True, slots=True)
-class InferredScreen:
+class InferredScreen(Shown):
     """A schema that was inferred from a sample and written to ``output``.
 
     ``labels``: the columns that may be a label; ``label`` of a column is the expression to write.

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.units import many
 
 
 @dataclass(frozen=True, slots=True)
-class InitScreen:
+class InitScreen(Shown):
     """A warehouse that is there now; ``tables``: how many it has."""
 
     home: str

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import many, moment, time_text
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class JobsScreen:
+class JobsScreen(Shown):
     """The jobs of the fleet in ``folder``."""
 
     folder: str
@@ -39,7 +40,7 @@ class JobsScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class JobScreen:
+class JobScreen(Shown):
     """A job of a fleet.
 
     Attributes:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.changes import recompute_table
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.screens.tables import schema_lines, unreadable_lines
 from headrace.terminal.units import bytes_text, count_text, many
 from warehouse.tables.lake_folders import FORMAT_NAMES
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LakeScreen:
+class LakeScreen(Shown):
     """What a refresh brought, and what must be computed again."""
 
     done: Refreshed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkScreen:
+class LinkScreen(Shown):
     """A link that was written.
 
     Attributes:
@@ -89,7 +90,7 @@ def _table_cells(one: LinkTable) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class NothingNewScreen:
+class NothingNewScreen(Shown):
     """The newest link of a chain has the newest commit of the run: no link was written."""
 
     folder: str
@@ -107,7 +108,7 @@ class NothingNewScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class AppliedScreen:
+class AppliedScreen(Shown):
     """What the links of a chain changed in a target."""
 
     chain: str
@@ -161,7 +162,7 @@ def _position_text(at: Position) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedChainScreen:
+class VerifiedChainScreen(Shown):
     """The result of each file of a chain."""
 
     chain: str

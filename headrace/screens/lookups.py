@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import count_text, many, percent_text
 from trainer.planning.lookup_tail import FEW_LOOKUPS, TAIL_LOOKUPS, LookupTail, PruningOutlook
 
 
 @dataclass(frozen=True, slots=True)
-class LookupsScreen:
+class LookupsScreen(Shown):
     """How often the rows of a model's tables are looked up.
 
     Attributes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import bytes_text, count_text, many, moment, secs_text, time_text
 
@@ -24,7 +25,7 @@ _AGAIN = "nothing was changed; next: the same command with --yes"
 
 
 @dataclass(frozen=True, slots=True)
-class PinsScreen:
+class PinsScreen(Shown):
     """The pins of running jobs at ``now``, in epoch seconds."""
 
     pins: tuple[Pin, ...]
@@ -73,7 +74,7 @@ class GarbageRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GarbageScreen:
+class GarbageScreen(Shown):
     """The files that a collection deleted or would delete.
 
     Attributes:
@@ -128,7 +129,7 @@ class GarbageScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactedScreen:
+class CompactedScreen(Shown):
     """A compaction, done or planned."""
 
     compacted: Compacted
@@ -159,7 +160,7 @@ class CompactedScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedScreen:
+class VerifiedScreen(Shown):
     """What was verified, and the findings."""
 
     verified: Verified

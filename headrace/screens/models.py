@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.analyze import OfModel, changed_grid
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, more_rows, percent_text, secs_text
 
@@ -72,7 +73,7 @@ class SubmittedRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmittedScreen:
+class SubmittedScreen(Shown):
     """The models of one file."""
 
     models: tuple[SubmittedRow, ...]
@@ -155,7 +156,7 @@ class ModelRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelsScreen:
+class ModelsScreen(Shown):
     """The live models."""
 
     models: tuple[ModelRow, ...]
@@ -196,7 +197,7 @@ class InputRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelScreen:
+class ModelScreen(Shown):
     """One model and its inputs. ``live``: its missing memos are computed; false for old versions and retired models."""
 
     name: str
@@ -292,7 +293,7 @@ def _alike(decision: DecisionRow) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainScreen:
+class ExplainScreen(Shown):
     """Hit or miss for every input and partition of a model, with reasons.
 
     Attributes:

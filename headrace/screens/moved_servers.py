@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
+
 if TYPE_CHECKING:
     from trainer.servers.moves.engine_move import MoveFigures
     from trainer.servers.moves.move_documents import TrainingServers
 
 
 @dataclass(frozen=True, slots=True)
-class MovedScreen:
+class MovedScreen(Shown):
     """A move that has ended.
 
     Attributes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from trainer.tables.hashed_counts import sum_counts
 
@@ -53,7 +54,7 @@ class ServerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ServersScreen:
+class ServersScreen(Shown):
     """What servers hold and have done."""
 
     servers: tuple[ServerRow, ...]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import count_text, secs_text
 
@@ -38,7 +39,7 @@ class PhaseRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PhasesScreen:
+class PhasesScreen(Shown):
     """The phases of a run.
 
     Attributes:

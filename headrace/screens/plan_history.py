@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import brief_text, bytes_text, count_text, many, secs_text
 
@@ -48,7 +49,7 @@ class FollowedPlanRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanHistoryScreen:
+class PlanHistoryScreen(Shown):
     """The plans of a run whose plan follows its data.
 
     Attributes:

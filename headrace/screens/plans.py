@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import brief_text, bytes_text, changed_text, count_text, longer_text, many, percent_text
 from trainer.planning.plan import PartitionPlan, TablePlan
@@ -33,7 +34,7 @@ class PlannedTableRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanScreen:
+class PlanScreen(Shown):
     """A plan with its estimates."""
 
     file: str
@@ -115,7 +116,7 @@ class ShardRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainScreen:
+class ExplainScreen(Shown):
     """Why a table is placed as it is."""
 
     table: str
@@ -213,7 +214,7 @@ def _drawback(one: WayReport, chosen: WayReport, mean_secs: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanDiffScreen:
+class PlanDiffScreen(Shown):
     """What differs between two plans."""
 
     before: str

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.units import count_text, many, secs_text
 
 
 @dataclass(frozen=True, slots=True)
-class PredictedScreen:
+class PredictedScreen(Shown):
     """The scores in ``output``; ``known_files`` held scores of the same checkpoint and data already."""
 
     model: str

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
+
 
 @dataclass(frozen=True, slots=True)
-class NoticeScreen:
+class NoticeScreen(Shown):
     """A preemption notice.
 
     Attributes:

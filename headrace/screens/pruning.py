@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import count_text, many, percent_text
 from trainer.planning.kept_importance import KeptImportance, total_share
@@ -15,7 +16,7 @@ _SHOWN_TABLES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class PruningScreen:
+class PruningScreen(Shown):
     """What the budget of a pruned run has bought.
 
     Attributes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts
 from headrace.terminal.units import bytes_text, count_text, many
 
@@ -20,7 +21,7 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadScreen:
+class ReadScreen(Shown):
     """The written file. ``columns_read``: (input, fragment) pairs by the way they were obtained."""
 
     model: str

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts
 from headrace.terminal.units import bytes_text, count_text, many
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RetirementScreen:
+class RetirementScreen(Shown):
     """The retirement of a model, done or planned."""
 
     retirement: Retirement

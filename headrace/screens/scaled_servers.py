@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.units import many
 
 
 @dataclass(frozen=True, slots=True)
-class ScaledScreen:
+class ScaledScreen(Shown):
     """Another number of parameter servers for a job.
 
     Attributes:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.evaluations import EvaluationRow, evaluation_table
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, percent_text, secs_text
 
@@ -26,7 +27,7 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True)
-class StatusScreen:
+class StatusScreen(Shown):
     """The state of the warehouse.
 
     Attributes:

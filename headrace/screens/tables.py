@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, time_text
 
@@ -54,7 +55,7 @@ def _some(texts: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RegisteredScreen:
+class RegisteredScreen(Shown):
     """What a registration found."""
 
     table: str
@@ -126,7 +127,7 @@ class TableRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TablesScreen:
+class TablesScreen(Shown):
     """The registered tables."""
 
     tables: tuple[TableRow, ...]
@@ -167,7 +168,7 @@ class PartitionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TableScreen:
+class TableScreen(Shown):
     """One table: its columns and its partitions."""
 
     name: str
@@ -217,7 +218,7 @@ def _offsets_text(offsets: Mapping[int, int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ImportedScreen:
+class ImportedScreen(Shown):
     """What an import wrote and rejected."""
 
     output: str

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, moment, time_text
 
@@ -27,7 +28,7 @@ _MOST_EVENTS, _MOST_GROUPS, _MOST_RANGES = 20, 20, 4
 
 
 @dataclass(frozen=True, slots=True)
-class GroupsScreen:
+class GroupsScreen(Shown):
     """The quarantine by group, from ``offset`` on. ``request``: the conditions as text."""
 
     request: str
@@ -121,7 +122,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class TasksScreen:
+class TasksScreen(Shown):
     """The quarantine by task, from ``offset`` on. ``request``: the conditions as text."""
 
     request: str
@@ -149,7 +150,7 @@ class TasksScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeScreen:
+class ChangeScreen(Shown):
     """A retry or drop of tasks, done or planned."""
 
     change: QuarantineChange
@@ -194,7 +195,7 @@ class ChangeScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskScreen:
+class TaskScreen(Shown):
     """One task.
 
     Attributes:

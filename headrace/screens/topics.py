@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 
 from headrace.screens.changes import recompute_table
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.screens.tables import schema_lines
 from headrace.terminal.units import count_text, many
 from warehouse.kafka.offsets import ranges_text
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicScreen:
+class TopicScreen(Shown):
     """What a batch, or some, brought, and what must be computed."""
 
     fed: Fed

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import bytes_text, count_text, many
 from trainer.planning.towers.agreement import Agreement
@@ -19,7 +20,7 @@ _SHOWN_TOWERS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class TowersScreen:
+class TowersScreen(Shown):
     """Towers of features.
 
     Attributes:

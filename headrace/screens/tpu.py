@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import bytes_text, count_text, many, percent_text, secs_text
 from trainer.tpu_check.check import CompiledStep
@@ -154,7 +155,7 @@ def _problem_lines(problem: Problem) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class TpuCheckScreen:
+class TpuCheckScreen(Shown):
     """A model on slices; ``note``: what was not checked, and how to check it."""
 
     model: str

@@ -22,12 +22,14 @@ from headrace.screens.score_figures import (
     sentence_of,
     shown_figures,
 )
+from headrace.screens.shown import Shown
 from headrace.screens.tower_exchange import tower_lines
 from headrace.screens.verdict import trial_table, verdict_lines
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, percent_text, secs_text
 
 if TYPE_CHECKING:
+    from headrace.runs.history import History
     from headrace.screens.plan_history import FollowedPlanRow
     from headrace.screens.training_figures import PlacementRow, PrunedRow, ServedRow
     from trainer.model.metrics import AnyScores
@@ -218,7 +220,7 @@ class TowerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedScreen:
+class TrainedScreen(Shown):
     """A training run and the quality of its model.
 
     Attributes:
@@ -304,6 +306,20 @@ class TrainedScreen:
     tower_figures: TowerFigures | None = None
     sum_figures: SumFigures | None = None
     batch_files: BatchFileCounts | None = None
+
+    def history(self) -> History:
+        """The figures of each window of steps and of each commit of the run, as columns. Raises as :func:`~headrace.runs.trained_run.read_run`."""
+        from headrace.runs.open_history import history_of
+        from headrace.runs.trained_run import read_run
+
+        return history_of(read_run(self.run_dir))
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The figures of the test; without one those of the newest epoch, each batch scored before it was trained; empty without epochs."""
+        newest = self.epochs[-1].metrics if self.epochs else None
+        scores = newest if self.test is None else self.test
+        return {} if scores is None else score_fields(scores)
 
     def json_fields(self) -> dict[str, Any]:
         """The fields, the test's scores without the count of positive labels."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
+from headrace.screens.shown import Shown
 from headrace.terminal.units import bytes_text, many, secs_text
 
 
 @dataclass(frozen=True, slots=True)
-class WorkScreen:
+class WorkScreen(Shown):
     """The work of one worker.
 
     Attributes:
@@ -51,7 +52,7 @@ class WorkScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateScreen:
+class TemplateScreen(Shown):
     """A job that was written to ``location`` and not run."""
 
     location: str

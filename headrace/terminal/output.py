@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import logging
 import re
@@ -13,11 +14,12 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.terminal.parent import parent_of
 from headrace.terminal.printable import json_printable, printable, printable_screen
 from transforms.errors import StorageError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
 
 class Screen(Protocol):
@@ -45,6 +47,9 @@ record_to: ContextVar[str] = ContextVar("record_to", default="")
 def emit(screen: Screen, *, as_json: bool) -> None:
     """Print a screen on standard output."""
     text = _recorded(screen)
+    if (parent := parent_of.get()) is not None:
+        parent.screen(screen)
+        return
     if as_json:
         sys.stdout.write(text)
         return
@@ -53,6 +58,26 @@ def emit(screen: Screen, *, as_json: bool) -> None:
     console = Console(markup=False, highlight=False, emoji=False)
     console.width = max(console.width, LEAST_WIDTH) if console.is_terminal else PLAIN_WIDTH
     console.print(printable_screen(screen).render(), soft_wrap=False)
+
+
+def plain_text(screen: Screen) -> str:
+    """What :func:`emit` prints to a file, without the last line end."""
+    return _printed(screen).export_text(styles=False).rstrip("\n")
+
+
+def html_text(screen: Screen) -> str:
+    """What :func:`emit` prints, as HTML for a notebook: escaped, in one width, with its own styles and nothing that runs."""
+    form = '<pre style="line-height:1.25;overflow-x:auto;white-space:pre">{code}</pre>'
+    return _printed(screen).export_html(inline_styles=True, code_format=form)
+
+
+def _printed(screen: Screen) -> Console:
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), record=True, markup=False, highlight=False, emoji=False, width=PLAIN_WIDTH,
+                      force_terminal=False, force_jupyter=False)  # fmt: skip
+    console.print(printable_screen(screen).render(), soft_wrap=False)
+    return console
 
 
 class LineScreen(Protocol):

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from headrace.terminal.parent import Parent, Progress, parent_of
+
 Report = Callable[..., None]
 
 
 @contextmanager
 def progress_bar(what: str, unit: str) -> Iterator[Report]:
     """A bar of (done, total), and what is being done now. Without a terminal it is one line at the end; without work it is nothing."""
+    if (parent := parent_of.get()) is not None:
+        yield _sent_to(parent, what, unit)
+        return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress as Bars
 
     from headrace.terminal.progress_columns import columns_of
 
-    with Progress(*columns_of(unit), console=Console(stderr=True, markup=False)) as progress:
+    with Bars(*columns_of(unit), console=Console(stderr=True, markup=False)) as progress:
         task = progress.add_task(what, total=None)
 
         def report(done: int, total: int, current: str = "") -> None:
@@ -27,3 +32,10 @@ def progress_bar(what: str, unit: str) -> Iterator[Report]:
         finally:
             if not progress.tasks[0].total:
                 progress.remove_task(task)
+
+
+def _sent_to(parent: Parent, what: str, unit: str) -> Report:
+    def report(done: int, total: int, current: str = "") -> None:
+        parent.progress(Progress(current or what, done, total, unit))
+
+    return report

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from headrace.terminal.output import say_error
+from headrace.terminal.output import say, say_error
 from transforms.errors import HeadraceError
 
 #: The exit status of a process that SIGTERM ended.
@@ -61,6 +61,30 @@ def ended_by_signals(first: Callable[[], None] | None = None) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         steps.disabled = False
+
+
+@contextmanager
+def interrupt_is_request(said: str) -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed within the block; ``said`` is printed at the first time, and the second time interrupts as ever.
+
+    In other threads than the main one, and in a background process of a shell, the block changes nothing.
+    """
+    asked: list[int] = []
+    in_foreground = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or not in_foreground:
+        yield lambda: False
+        return
+
+    def ask(number: int, _: FrameType | None) -> None:
+        asked.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        say(said)
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def end_process(error: HeadraceError) -> NoReturn:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from headrace.terminal.output import say
+from headrace.terminal.parent import Progress, parent_of
 from headrace.terminal.units import bytes_text, count_text, many, secs_text
 
 if TYPE_CHECKING:
@@ -21,24 +22,33 @@ _LINE_SECS = 30.0
 @contextmanager
 def work_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[WorkProgress], None]]:
     """A function that shows a worker's progress. ``clock``: monotonic seconds."""
+    if (parent := parent_of.get()) is not None:
+        yield lambda done: parent.progress(
+            Progress(f"memoizing: {progress_text(done)}", done.tasks_done, _total(done), "memos")
+        )
+        return
     if not sys.stderr.isatty():
         yield _lines(clock)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bars
 
     console = Console(stderr=True, markup=False, soft_wrap=True)
 
-    with Progress(
+    with Bars(
         TextColumn("memoizing"), BarColumn(), TextColumn("{task.description}", markup=False), console=console
     ) as bar:
         task = bar.add_task("", total=None)
 
         def show(done: WorkProgress) -> None:
-            total = max(done.tasks_total, done.tasks_done + done.waits_for)
-            bar.update(task, completed=done.tasks_done, total=total, description=progress_text(done))
+            bar.update(task, completed=done.tasks_done, total=_total(done), description=progress_text(done))
 
         yield show
+
+
+def _total(done: WorkProgress) -> int:
+    return max(done.tasks_total, done.tasks_done + done.waits_for)
 
 
 def _lines(clock: Callable[[], float]) -> Callable[[WorkProgress], None]:

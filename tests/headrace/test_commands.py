@@ -307,6 +307,7 @@ def test_every_command_has_help(capsys):
     commands += [["graphs", name] for name in ("ls", "show", "search", "evict")]
     commands += [["tasks", name] for name in ("list", "show", "retry", "drop")]
     commands += [["clients", name] for name in ("list", "set")]
+    commands += [["runs", name] for name in ("ls", "show", "diff", "plot")]
     commands += [["pins"], ["gc"], ["compact"], ["verify"]]
     for words in [*groups, *commands, ["work"], ["train"], ["predict"], ["status"], ["demo"]]:
         assert run([*words, "--help"]) == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from headrace.cli.feature_statistics import PROCESS, merge_documents, recorder
+from headrace.feature_statistics import PROCESS, merge_documents, recorder
 from tests.headrace.test_commands import check_golden
 from tests.support.processes import PATIENCE_SECS
 from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.training_figures import placement_row, pruned_row, scaled_row, served_row
 from headrace.screens.training_figures import PlacementRow, PrunedRow, ServedRow
+from headrace.views.training_figures import placement_row, pruned_row, scaled_row, served_row
 from tests.headrace.conftest import UNTRIED
 from trainer.planning.kept_importance import KeptImportance
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan

@@ -14,7 +14,7 @@ from tests.support.gcs_server import GcsServer
 from tests.warehouse.scenes import evict_component
 from transforms.errors import DataError, InputError, StorageError
 from transforms.expressions.expression import text
-from transforms.time_range import between
+from transforms.ranges import between
 from warehouse import WarehouseConfig, collect_garbage, read_fragment, read_solution
 from warehouse.matching.submit import submit_model
 from warehouse.queue.depths import queue_depths

@@ -59,10 +59,11 @@ def write_checkpoint(
     *,
     keep: int,
     shards: WrittenShards = NO_SHARDS,
+    others: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Write one checkpoint durably, then delete all but the newest ``keep``. Returns its directory.
 
-    ``parted``: further arrays, which come in parts. ``shards``: those of the tables that servers have written. Raises :class:`CheckpointNotWritten` (disk full, permission); earlier checkpoints are unchanged then.
+    ``parted``: further arrays, which come in parts. ``shards``: those of the tables that servers have written. ``others``: further files by name, which the manifest does not have. Raises :class:`CheckpointNotWritten` (disk full, permission); earlier checkpoints are unchanged then.
     """
     files = LocalRun(checkpoints_dir(run_dir))
     name = commit_name(epochs_done)
@@ -71,6 +72,8 @@ def write_checkpoint(
     def write(folder: NewFiles) -> None:
         state = write_bytes(folder, STATE, purpose_digest("state", form=form), canonical_json(document))
         written = write_arrays(folder, 0, arrays, parted, form)
+        for other, data in (others or {}).items():
+            folder.write(other, lambda file, data=data: file.write(data))  # type: ignore[misc]
         manifest = Manifest(epochs_done, state, written, form, shards)
         write_bytes(folder, MANIFEST, hashlib.sha256(), manifest.to_bytes())
 

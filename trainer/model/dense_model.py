@@ -21,6 +21,7 @@ from trainer.model.dense_scaling import Scaling
 from trainer.model.dense_updates import step_rate
 from trainer.model.dlrm import Dlrm
 from trainer.model.fm import FactorizationMachine
+from trainer.model.gradient_norms import NO_NORMS, GradientNorms
 from trainer.model.gradient_stages import HandOn, hand_on_in_stages
 from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits, UnitCounter
@@ -83,6 +84,8 @@ class DenseModel:
         #: The hidden units that are counted, those of ReLU.
         self.counted_units = sum(int(self._trainable[place].shape[0]) for place in self._unit_places)
         self._units = UnitCounter(self.counted_units) if self.counted_units else None
+        #: The norms of the gradients of the dense weights; of a host that updates a segment of them, none.
+        self.gradient_norms: GradientNorms = NO_NORMS
         self._optimizer: DenseOptimizer | SegmentedOptimizer = DenseOptimizer(config, self._weights)
         self._share = 1.0  # of the learning rate
         shapes = self._shapes()
@@ -146,7 +149,8 @@ class DenseModel:
     def _train_step(self, activations: Any, linear: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, ...]:
         logits, gradients = self._gradients(activations, linear, dense, labels, weights)
         self._apply_step(gradients[2:])
-        return logits, gradients[0], gradients[1], self.units_on(gradients[2:])
+        squares = tf.add_n([tf.nn.l2_loss(one) for one in gradients[2:]]) if gradients[2:] else tf.zeros([])
+        return logits, gradients[0], gradients[1], self.units_on(gradients[2:]), 2.0 * squares
 
     def _apply_step(self, gradients: Any) -> None:
         assert isinstance(self._optimizer, DenseOptimizer), "hosts update their segments of the weights"
@@ -189,8 +193,9 @@ class DenseModel:
         labels = self._head.targets(labels)
         before = self.predict(activations, linear, dense) if self._random or self._moving else None
         self._follow_schedule()
-        logits, by_activations, by_linear, units_on = self._step(activations, linear, dense, labels, weights)
+        logits, by_activations, by_linear, units_on, squares = self._step(activations, linear, dense, labels, weights)
         self.count_units(units_on.numpy())
+        self.gradient_norms = self.gradient_norms.with_step(float(squares))
         return (logits.numpy() if before is None else before), by_activations.numpy(), by_linear.numpy()
 
     def gradients(
@@ -253,6 +258,7 @@ class DenseModel:
         sizes = self.sizes
         parts = np.split(gradients, np.cumsum(sizes)[:-1]) if sizes else []
         self._count_units_of(parts)
+        self.gradient_norms = self.gradient_norms.with_step(float(np.dot(gradients, gradients)))
         self._follow_schedule()
         self._update(
             [tf.constant(part.reshape(variable.shape)) for part, variable in zip(parts, self._trainable, strict=True)]

@@ -20,6 +20,7 @@ from trainer.checkpoints.background import BackgroundWriter
 from trainer.checkpoints.checkpoint import write_checkpoint
 from trainer.checkpoints.host_part import PREDICTIONS
 from trainer.checkpoints.host_steps import StepsByHost, idle_share
+from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.retention import newest_part_attempt, remove_leftovers
 from trainer.checkpoints.shard_name import NO_SHARDS
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss, ServerLost, TornCheckpoint
@@ -33,6 +34,10 @@ from trainer.planning.plan import PartitionPlan
 from trainer.run.batch_files.epoch_batches import EpochBatches, RunFiles
 from trainer.run.batch_files.stretch import Stretches
 from trainer.run.batch_files.stretch_files import BatchFileCounts, StretchFiles
+from trainer.run.history.columns import HistoryLayout
+from trainer.run.history.history_file import HISTORY, history_bytes, resumed_history
+from trainer.run.history.recorder import HistoryRecorder
+from trainer.run.history.run_history import RunHistory
 from trainer.run.labels.late_data import NOTHING_LATE, LateData
 from trainer.run.preparation.preparation import PreparedRun, check_placement, check_policy, described, prepare_run
 from trainer.run.progress.data_changes import REFUSE_CHANGES, ChangePolicy
@@ -47,6 +52,7 @@ from trainer.run.reading.stream import ReadFragment, fragment_stream
 from trainer.run.scoring import score_held_out
 from trainer.run.weights.changed_optimizers import read_with_tables, with_slots_of
 from trainer.run.weights.frozen_weights import predictor
+from trainer.run.weights.gauges import gauges_of
 from trainer.run.weights.run_partition import check_tables
 from trainer.run.weights.run_state import EpochScores, Weights, newest_unseen, snapshot
 from trainer.run.weights.saved_tables import under
@@ -78,7 +84,7 @@ class TrainEvent:
 
     Attributes:
         kind: "skipped" (a torn checkpoint, see ``message``), "started" (``message`` names the checkpoint), "batch",
-            "epoch" (with ``scores``), "batch file" (one that was not read or written; ``message`` says why), "rows pass" (the rows of servers pass through this process; ``message`` says why), "held out" (with the ``scores`` of the held-out events) or "checkpoint" (``message`` is its directory).
+            "epoch" (with ``scores``), "batch file" (one that was not read or written; ``message`` says why), "history" (the metric history begins again; ``message`` says why), "rows pass" (the rows of servers pass through this process; ``message`` says why), "held out" (with the ``scores`` of the held-out events) or "checkpoint" (``message`` is its directory).
         events: the events that this process has trained, of ``total_events``.
         epoch: the current or just finished epoch of ``epochs``, from 0 over the run.
     """
@@ -182,6 +188,7 @@ def train(
     progress: Callable[[TrainEvent], None] | None = None,
     stop: Callable[[], bool] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], float] = time.time,
     read_labels: ReadFragment | None = None,
     changes: ChangePolicy = REFUSE_CHANGES,
     slice_: TpuSlice | None = None,
@@ -201,6 +208,8 @@ def train(
         stop: called after every checkpoint; true ends the run.
         ends_early: called after every batch; true ends the run after a checkpoint within the epoch. A run that does not count events
             ends at the end of the epoch.
+        clock: monotonic seconds.
+        now: epoch seconds, for the metric history.
         read_labels: reads the labels of all stored events of a fragment (:func:`warehouse.reading.reader.read_labels`)
             before the first step; by default ``read``.
         changes: what is done about trained data that has changed.
@@ -244,7 +253,7 @@ def train(
             prepare,
             lambda found: _Run(found, tell, slice_, record, plan, settings, make_engine, follow_moves, batch_files),
         )
-        return run.finish(clock, read, stop or _never, ends_early or _never)
+        return run.finish(clock, now, read, stop or _never, ends_early or _never)
 
 
 class TrainingLost(ServerLost):
@@ -314,6 +323,7 @@ class _Run:
                 served.tables.clear()
         else:
             self._weights = weights_on(slice_, prepared.layout, self._config, prepared.head, plan, settings)
+        self._history = self._history_of(prepared)
         if prepared.saved:
             saved = read_with_tables(self._config.run_dir, prepared.saved, self._config, self._tell_refusal)
             saved = with_slots_of(saved, self._config, self._weights.dense_arrays)
@@ -345,8 +355,23 @@ class _Run:
         )
         self._tell(event)
 
+    def _history_of(self, prepared: PreparedRun) -> RunHistory:
+        """The metric history up to the checkpoint."""
+        layout = HistoryLayout.of(prepared.head.each)
+        if prepared.saved is None:
+            return RunHistory.empty(layout)
+        files, step = open_run(self._run_dir), prepared.progress.step
+        return resumed_history(
+            files, prepared.saved.number, layout, step, lambda reason: self._say("history", message=reason)
+        )
+
     def finish(
-        self, clock: Callable[[], float], read: ReadFragment, stop: Callable[[], bool], ends_early: Callable[[], bool]
+        self,
+        clock: Callable[[], float],
+        now: Callable[[], float],
+        read: ReadFragment,
+        stop: Callable[[], bool],
+        ends_early: Callable[[], bool],
     ) -> TrainReport:
         """Train every remaining epoch, or until ``stop`` or ``ends_early``. Raises :class:`TrainingLost`, and :class:`SliceLost`."""
         started = clock()
@@ -354,6 +379,8 @@ class _Run:
         self._kept = first, 0
         finished = True
         self._steps = self._weights.steps(self._config.staleness, self._progress.step)
+        look = partial(gauges_of, self._weights, self._steps)
+        self._recorder = HistoryRecorder(self._history, self._weights.head, look, clock=clock, now=now)
         self._files: RunFiles | None = None
         try:
             with ExitStack() as opened:
@@ -454,13 +481,16 @@ class _Run:
         self, epoch: Epoch, batches: Iterator[Batch], read: ReadFragment, ends_early: Callable[[], bool]
     ) -> bool:
         """Train an epoch, or what is left of it, and commit; whether it was trained to its end."""
-        for batch in batches:
+        self._recorder.begin(epoch.number, epoch.pass_number)
+        for batch in self._recorder.timed(batches):
             self._advance(batch, epoch)
             if self._ledger is not None and ends_early():
                 self._advance(None, epoch)
+                self._recorder.pause()
                 self._commit(epoch, is_within=True)
                 return False
         self._advance(None, epoch)
+        self._recorder.pause()
         scores, self._collector = self._collector.scores(), self._weights.head.collector()
         file = "" if self._files is None else self._files.name(self._prepared.refs([epoch]))
         self._progress.history.append(EpochScores(epoch.number, epoch.pass_number, epoch.partitions, scores, file))
@@ -484,10 +514,12 @@ class _Run:
         """Add a trained batch to the scores, the ledger and the progress."""
         batch = trained.batch
         self._collector.add(batch.labels[: batch.rows], trained.logits)
+        self._recorder.add(batch.labels[: batch.rows], trained.logits)
         if self._ledger:
             self._ledger.count(batch.spans, self._weights.head.codes(batch.labels[: batch.rows]))
         self._sampler.add(self._progress.step, batch.ids, batch.rows)
         self._progress.step += 1
+        self._recorder.count_step()
         self._events += batch.rows
         self._writer.look()
         self._say("batch")
@@ -516,6 +548,7 @@ class _Run:
         self._committed = self._progress.epochs_done, self._events
         shards = self._weights.server_shards(self._tell_refusal)
         sampled = self._sampler.take()
+        history = self._recorder.commit(number)
 
         def write() -> Path:
             try:
@@ -523,7 +556,14 @@ class _Run:
                 if shards is not None:
                     own = shards.write(self._run_dir, newest_part_attempt(self._run_dir) + 1, step)
                 written = write_checkpoint(
-                    self._run_dir, number, document, arrays, () if own else tables, keep=keep, shards=own
+                    self._run_dir,
+                    number,
+                    document,
+                    arrays,
+                    () if own else tables,
+                    keep=keep,
+                    shards=own,
+                    others={HISTORY: history_bytes(history)},
                 )
             finally:
                 self._weights.end_tables()  # training may wait for it

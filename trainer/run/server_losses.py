@@ -30,6 +30,7 @@ def train_through_losses(
     newest: Callable[[], str],
     on_loss: Callable[[ServerLost, str], None],
     leaving: Leaving,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> TrainReport:
     """The report of all calls of ``train``. It is called again after a loss, or a notice, and goes on from the newest checkpoint.
 
@@ -40,6 +41,7 @@ def train_through_losses(
         newest: the name of the newest checkpoint; empty if there is none.
         on_loss: is called for each loss with that name, before training goes on.
         leaving: the servers that leave. The loss of one of them before the checkpoint is no failure.
+        is_stopped: whether a person has asked for the end, so that what is not finished stays so.
 
     Raises :class:`ServerLost` when more than :data:`MOST_LOSSES` follow each other without a new checkpoint.
     """
@@ -59,7 +61,7 @@ def train_through_losses(
                 before = _joined(before, error.report)
             on_loss(error, found)
             continue
-        if report.finished:
+        if report.finished or is_stopped():
             return report
         before = report
     raise AssertionError("attempts have no end")

@@ -25,8 +25,9 @@ from transforms.operators.full_pass import (
     VOCABULARIES,
     WEIGHTED,
 )
+from transforms.ranges import between
 from transforms.render import expression_text
-from transforms.time_range import TimeRange, between
+from transforms.time_range import TimeRange
 from transforms.types import DType, Ragged, Vector
 
 #: Raise it when the meaning of a stored contribution changes.

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from transforms.analysis.expectation import Expect, expectation_of
 from transforms.analysis.target import MOST_TASKS, Target, check_label, check_task
 from transforms.errors import DuplicateInput, InputError, TypeMismatch
 from transforms.expressions.expression import Expr
 from transforms.graphs.canonical import CanonicalForms
 from transforms.graphs.graph import Node
 from transforms.names import check_name
+from transforms.value_range import ValueRange
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """One named input; ``component`` is in canonical form and ``fingerprint`` is its identity."""
+    """One named input; ``component`` is in canonical form and ``fingerprint`` is its identity. ``expect``: what its author expects of its values."""
 
     name: str
     component: Node
     fingerprint: str
+    expect: Expect | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,9 @@ class Label:
         label: a raw column or an expression.
         task: "binary" (the default), "multiclass" or "regression".
         classes: the number of classes of a multi-class label.
+
+    >>> model = Model("ads", client="search", label={"click": "clicked", "basket": Label("items", task="regression")})
+    >>> model.input("words", text("query").unigrams().hash_buckets(1000))
     """
 
     label: str | Expr
@@ -97,8 +103,8 @@ class Model:
         drawing = model_svg({name: given.component for name, given in self.inputs.items()})
         return f'<div style="overflow: auto">{drawing}</div>'
 
-    def input(self, name: str, expression: Expr) -> None:
-        """Add one input.
+    def input(self, name: str, expression: Expr, *, expect: Expect | ValueRange | None = None) -> None:
+        """Add one input; ``expect``: limits of its values for ``headrace checks run``, in place of those of all inputs.
 
         Raises :class:`DuplicateInput` for a name in use and :class:`TypeMismatch` for anything but an expression.
         """
@@ -111,7 +117,7 @@ class Model:
             raise TypeMismatch("an input must be an expression", where=where, value=type(expression).__name__,
                                next_step='start from a column, as in hr.text("query")')  # fmt: skip
         component = self.forms.of(expression.node)
-        self.inputs[name] = ModelInput(name, component, component.identity)
+        self.inputs[name] = ModelInput(name, component, component.identity, expectation_of(expect, where))
 
 
 def _target_of(label: object, task: object, classes: int, where: str, forms: CanonicalForms) -> Target:

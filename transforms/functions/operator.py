@@ -31,6 +31,14 @@ def op(*, result: ColumnType | DType | str) -> Callable[[Callable[..., Any]], Py
 
     Raises :class:`~transforms.functions.errors.Unfingerprintable` with the variable that cannot be bundled, or that
     changes from run to run.
+
+    >>> @op(result="int64")
+    ... def doubled(clicks):
+    ...     import pyarrow.compute as pc
+    ...
+    ...     return pc.multiply(clicks, 2)
+    >>> try_(doubled(int64("clicks")), {"clicks": [1, None]}).to_pylist()
+    [2, None]
     """
     column_type = result if isinstance(result, Dense | Ragged | Weighted | Vector) else Dense(result)  # type: ignore[arg-type]
     return lambda function: PythonFunction(function, column_type)

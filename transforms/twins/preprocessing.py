@@ -35,6 +35,13 @@ def from_preprocessing_fn(
     The function is traced here, once; files that fill its tables are read then. Raises
     :class:`~transforms.errors.InputError` for one that cannot be traced, has analyzers and no range, holds an operation that
     is not in :mod:`transforms.twins.allowed_operations`, or has an output of a shape that cannot be stored.
+
+    >>> def preprocessing_fn(inputs):
+    ...     import tensorflow as tf
+    ...
+    ...     return {"shout": tf.strings.upper(inputs["query"])}
+    >>> print(from_preprocessing_fn(preprocessing_fn, {"query": text("query")})["shout"].type)
+    Dense[string]
     """
     if over is not None and not isinstance(over, TimeRange):
         raise TypeMismatch("over must be a range from hr.between", where="over", value=over,
@@ -57,6 +64,10 @@ def from_transform_output(
     """As :func:`from_preprocessing_fn`, of the ``transform_fn`` folder that tf.Transform wrote after its analysis.
 
     The results of the analysis and the vocabularies become part of each graph by content, not by path.
+
+    >>> features = from_transform_output(transform_fn, {"query": text("query")})
+    >>> sorted(features)
+    ['shout']
     """
     expressions, ways = _given(columns, sparse, ragged, shape1)
     from transforms.twins.bridge import from_saved

@@ -17,6 +17,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -328,6 +329,7 @@ model_inputs = Table(
     Column("position", Integer, primary_key=True),
     Column("name", _NAME, nullable=False),
     Column("fingerprint", ForeignKey("components.fingerprint"), nullable=False),
+    Column("expect", JSON(none_as_null=True)),  # what the model's author expects of its values
     Index("ix_model_inputs_fingerprint_model", "fingerprint", "model"),
 )
 
@@ -630,4 +632,15 @@ feature_samples = Table(
     Column("epoch", Integer, primary_key=True, autoincrement=False),
     Column("recorded_at", Float, nullable=False),
     _not_negative("epoch"),
+)
+
+#: Sketches of the values of a component over a fragment. ``key``: their identity, of the component, the digests of the columns that it reads, and deleted
+#: events.
+value_sketches = Table(
+    "value_sketches",
+    metadata,
+    Column("key", _HASH, primary_key=True),
+    Column("fingerprint", _HASH, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Column("recorded_at", Float, nullable=False, index=True),
 )

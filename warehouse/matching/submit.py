@@ -31,6 +31,7 @@ from warehouse.models.models import (
     insert_model,
     stored_inputs,
     write_components,
+    write_expectations,
 )
 from warehouse.models.pinned_analyses import UsedAnalysis, pin_analyses
 from warehouse.planning.policy import Adaptive
@@ -261,11 +262,13 @@ def _write_model(
     model, policy = checked.model, checked.policy
     check_client(before, model)
     models = schema.models
+    expectations = {name: one.expect.to_document() for name, one in model.inputs.items() if one.expect is not None}
     if before is not None and before.digest == checked.digest:
         chosen = policy or before.policy
         connection.execute(
             update(models).where(models.c.id == before.id).values(priority=model.priority, policy=chosen, live=True)
         )
+        write_expectations(connection, before.id, expectations)
         return replace(before, priority=model.priority, policy=chosen, live=True, table_version=table.version), True
     write_components(connection, {item.fingerprint: item.component for item in checked.inputs}, now)
     insert_absent(connection, schema.clients, [{"name": model.client, "served": 0, "leased_tasks": 0}])
@@ -281,7 +284,8 @@ def _write_model(
         label_component=target.document,
         task=target.task, classes=target.classes)  # fmt: skip
     insert_rows(connection, schema.model_inputs, [
-        {"model": record.id, "position": position, "name": item.name, "fingerprint": item.fingerprint}
+        {"model": record.id, "position": position, "name": item.name, "fingerprint": item.fingerprint,
+         "expect": expectations.get(item.name)}
         for position, item in enumerate(checked.inputs)
     ])  # fmt: skip
     return record, False

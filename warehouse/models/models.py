@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
+from transforms.analysis.expectation import Expect
 from transforms.analysis.target import Target, target_of
+from transforms.derived_documents import Derivation
+from transforms.documents import document_part
 from transforms.errors import nearest
 from transforms.graphs.graph import (
     Node,
@@ -27,6 +30,8 @@ from transforms.render import expression_text
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
 from warehouse.errors import UnknownModel
+
+_STRICT = Derivation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,32 @@ def load_documents(connection: Connection, fingerprints: Iterable[str]) -> dict[
             select(of.fingerprint, of.document).where(one_of(connection, of.fingerprint, chunk))
         )
     }
+
+
+def stored_expectations(connection: Connection, model: int) -> dict[str, Expect]:
+    """What the author of a model's row expects of inputs, by name. Raises :class:`~transforms.errors.DataError` for an invalid document."""
+    inputs = schema.model_inputs.c
+    query = (
+        select(inputs.name, inputs.expect)
+        .where(inputs.model == model, inputs.expect.is_not(None))
+        .order_by(inputs.position)
+    )
+    return {
+        name: _STRICT.read(Expect, document_part(document, f"expectation of input {name}"))
+        for name, document in connection.execute(query)
+    }
+
+
+def write_expectations(connection: Connection, model: int, documents: Mapping[str, Mapping[str, Any]]) -> None:
+    """Set what is expected of the inputs of a model's row; of others nothing. It is no part of a version's identity."""
+    inputs = schema.model_inputs
+    of = inputs.c
+    before = connection.execute(select(of.name, of.expect).where(of.model == model)).all()
+    for name, known in before:
+        if known != documents.get(name):
+            connection.execute(
+                update(inputs).where(of.model == model, of.name == name).values(expect=documents.get(name))
+            )
 
 
 #: A cache of components by fingerprint, shared by all catalogs: a worker that matches many models reads each component once.

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from headrace.cli.options.session import home_folder, run_location
-from transforms.errors import InputError, NotFound
+from headrace.runs.run_folders import folder_of_model, is_folder
+from transforms.errors import InputError
 
 Run = Annotated[
     str,
@@ -33,7 +34,6 @@ ScoredVersion = Annotated[
 ]
 ScoredFrom = Annotated[str, typer.Option("--start", help="Score partitions from this time on (ISO 8601, UTC).")]
 ScoredUntil = Annotated[str, typer.Option("--end", help="Score partitions that start before this time.")]
-_VERSION = re.compile("v([1-9][0-9]{0,8})")
 _RUN_NAME = re.compile("(.+)-v([1-9][0-9]{0,8})")
 
 
@@ -77,8 +77,10 @@ def run_folder(run: str, version: int, home: str, run_dir: str = "") -> str:
     """
     if run_dir:
         return run_location(named_run(run, version, run_dir).run_dir)
-    folder = run_location(run) if _is_folder(run) else _folder_of_model(run, version, home)
-    if version and _is_folder(run):
+    if not is_folder(run):
+        return folder_of_model(home_folder(home, "the run of a model"), run, version)
+    folder = run_location(run)
+    if version:
         raise InputError("--version must go with the name of a model, got a folder", where="--version", value=version)
     return folder
 
@@ -110,20 +112,3 @@ def job_folders_of_home(home: str) -> tuple[Path, ...]:
     return tuple(
         path for folder in ("runs", BUCKET_JOBS) for path in sorted((local / folder).glob("*")) if path.is_dir()
     )
-
-
-def _is_folder(run: str) -> bool:
-    return "/" in run or Path(run).is_dir()
-
-
-def _folder_of_model(model: str, version: int, home: str) -> str:
-    """The run folder of a model in the home. Raises :class:`NotFound`."""
-    runs = Path(home_folder(home, "the run of a model")) / "runs"
-    matched = ((path, _VERSION.fullmatch(path.name.removeprefix(f"{model}-"))) for path in runs.glob(f"{model}-v*"))
-    found = {int(version_of[1]): path for path, version_of in matched if version_of and path.is_dir()}
-    number = version or max(found, default=0)
-    if number not in found:
-        raise NotFound("a run must be a folder or the name of a trained model", where=str(runs),
-                       value=f"{model}-v{version}" if version else model,
-                       next_step=f"headrace train {model}, or give the folder of a run")  # fmt: skip
-    return str(found[number])

@@ -14,6 +14,7 @@ from transforms.errors import InputError
 
 if TYPE_CHECKING:
     from trainer.wire.flight.addresses import Address
+    from warehouse.settings import Settings
     from warehouse.warehouse import Warehouse
 
 HOME_HELP = (
@@ -99,18 +100,12 @@ def open_once(opened: Callable[[], Warehouse]) -> Warehouse:
 def open_warehouse(option: str, opening: Opening = open_once, *, creates: bool = False) -> Iterator[Warehouse]:
     """The warehouse at :func:`home_location`, closed at the end; only a command that ``creates`` one makes it.
 
-    ``$HEADRACE_CATALOG_URL`` names another catalog; ``$HEADRACE_BUSY_TIMEOUT_SECS`` is the longest wait for the write
-    lock of another process. Raises :class:`InputError` for a home that is not a warehouse.
+    Its settings are those of :func:`warehouse_settings`. Raises :class:`InputError` for a home that is not a warehouse.
     """
-    from warehouse.config import WarehouseConfig
     from warehouse.homes import check_exists, make_home
     from warehouse.warehouse import Warehouse
 
-    config = WarehouseConfig(
-        home=home_location(option),
-        catalog_url=os.environ.get("HEADRACE_CATALOG_URL", ""),
-        busy_timeout_secs=_seconds("HEADRACE_BUSY_TIMEOUT_SECS", default=30.0),
-    )
+    config = warehouse_settings(option).config
     if creates:
         make_home(config)
     else:
@@ -119,17 +114,16 @@ def open_warehouse(option: str, opening: Opening = open_once, *, creates: bool =
         yield warehouse
 
 
+def warehouse_settings(option: str) -> Settings:
+    """The settings of the warehouse at :func:`home_location`: of the environment, of ``headrace.toml`` in it, and defaults. Raises :class:`InputError`."""
+    from warehouse.settings import settings_of
+
+    return settings_of(home_location(option), {}, os.environ)
+
+
 def user_name() -> str:
     """The name of the user; empty for a user without a name, as in many containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
-
-
-def _seconds(variable: str, default: float) -> float:
-    text = os.environ.get(variable, "")
-    try:
-        return float(text) if text else default
-    except ValueError:
-        raise InputError("a timeout must be a number of seconds", where=f"${variable}", value=text) from None

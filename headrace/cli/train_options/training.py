@@ -14,6 +14,7 @@ from headrace.cli.options.launchers import GKE, LOCAL, REMOTE, TPU_VM, ClusterOp
 from headrace.cli.options.option_groups import values_of_group
 from headrace.cli.options.servers import ServerOptions
 from headrace.cli.options.tpus import TPUS_OF_THIS_MACHINE, TpuOptions
+from headrace.cli.options.tracking import TrackingOptions
 from headrace.cli.options.training import read_options
 from headrace.cli.train_options.data import DataOptions
 from headrace.cli.train_options.hosts import HostOptions
@@ -37,6 +38,7 @@ class TrainOptions:
     hosts: HostOptions = field(default_factory=HostOptions)
     servers: ServerOptions = field(default_factory=ServerOptions)
     serving: ServingOptions = field(default_factory=ServingOptions)
+    tracking: TrackingOptions = field(default_factory=TrackingOptions)
     tpu: TpuOptions = field(default_factory=TpuOptions)
     device: DeviceOptions = field(default_factory=DeviceOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
@@ -118,6 +120,9 @@ class TrainOptions:
             if value := getattr(self.hosts, name):
                 raise InputError("a job on other machines needs a fixed number of processes", where=option_name(name),
                                  value=value, next_step="leave this option out")  # fmt: skip
+        if self.tracking.tensorboard and self.cluster.is_written:
+            raise InputError("--tensorboard needs a job that this command runs: event files are written on its machine", where="--tensorboard, --launcher",
+                             value=self.cluster.launcher, next_step="leave it out, and read the run: headrace runs tensorboard gs://bucket/path FOLDER")  # fmt: skip
         if self.data.evaluate_commits and self.cluster.launcher != LOCAL:
             raise InputError("--evaluate-commits needs --launcher local: the controller of a job on other machines has no memory for tables",
                              where="--evaluate-commits, --launcher", value=self.cluster.launcher,

@@ -32,7 +32,7 @@ from tests.pipelines.scenes import open_home
 from transforms.errors import DataError
 from transforms.expressions.model import Model
 from transforms.graphs.graph import component_document
-from transforms.time_range import between
+from transforms.ranges import between
 from warehouse.catalog import schema
 from warehouse.errors import ChangedData
 from warehouse.files.artifacts import read_artifact

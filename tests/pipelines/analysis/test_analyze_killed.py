@@ -17,7 +17,7 @@ import transforms.expressions.expression as hr
 from pipelines.analysis.analyze import analyze_model
 from tests.pipelines.scenes import open_home
 from transforms.expressions.model import Model
-from transforms.time_range import between
+from transforms.ranges import between
 from warehouse.tables.register import register_table
 
 PARTITIONS, WORKERS, KILLED_AT = 24, 2, 8

@@ -18,7 +18,7 @@ from pipelines.analysis.analyze import analyze_model
 from tests.pipelines.scenes import open_home
 from transforms.expressions.model import Model
 from transforms.operators.farmhash import fingerprint64
-from transforms.time_range import between
+from transforms.ranges import between
 from warehouse.matching.solve import read_solution
 from warehouse.matching.submit import submit_model
 from warehouse.reading.reader import read_fragment

@@ -29,7 +29,7 @@ from transforms.execution.plan import compile_plan
 from transforms.expressions.expression import Expr
 from transforms.expressions.model import Model
 from transforms.graphs.graph import raw_columns
-from transforms.time_range import between
+from transforms.ranges import between
 from transforms.twins.preprocessing import from_preprocessing_fn
 from transforms.types import Dense, Ragged
 from warehouse.errors import NotAnalyzed

@@ -20,7 +20,7 @@ from pipelines.analysis.batch import Batch
 from tests.pipelines.analysis.tf_transform import vocabularies
 from transforms.analysis.full_pass import analyses
 from transforms.errors import InputError
-from transforms.time_range import between
+from transforms.ranges import between
 
 DAY = between("2026-01-01", "2026-01-02")
 #: By tf.Transform's names, ours.

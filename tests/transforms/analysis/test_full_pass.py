@@ -14,7 +14,7 @@ from transforms.errors import InputError, TypeMismatch
 from transforms.execution.plan import compile_plan
 from transforms.graphs.canonical import canonicalize
 from transforms.graphs.graph import Artifact, Operation, component_document, component_from_document, topological
-from transforms.time_range import between
+from transforms.ranges import between
 from transforms.types import Dense, DType, Ragged, Vector, Weighted
 
 WEEK = between("2026-01-01", "2026-01-08")

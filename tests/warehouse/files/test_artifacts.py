@@ -14,7 +14,7 @@ from tests.warehouse.scenes import FREE_READS, Clock, compute, events, model, wr
 from transforms.analysis.full_pass import AnalysisResult, analyses
 from transforms.errors import InputError, UnknownColumn
 from transforms.expressions.model import Model
-from transforms.time_range import between
+from transforms.ranges import between
 from warehouse import collect_garbage, lease_tasks, read_fragment, read_solution, register_table, submit_model
 from warehouse.catalog import schema
 from warehouse.config import WarehouseConfig

@@ -12,7 +12,7 @@ import transforms.expressions.expression as hr
 from tests.warehouse.scenes import model, work
 from transforms.errors import DataError, InputError, TypeMismatch, UnknownColumn
 from transforms.expressions.model import Model
-from transforms.time_range import between
+from transforms.ranges import between
 from warehouse import ReadSolution, Warehouse, delete_rows, read_fragment, read_solution, submit_model
 from warehouse.reading.reader import LABEL, LIVE, ROW, read_labels
 from warehouse.solution.parsing import FORMAT, TARGET_FORMAT

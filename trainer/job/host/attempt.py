@@ -8,9 +8,10 @@ which batches of another size may go on.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -24,6 +25,8 @@ from trainer.job.host.sharded_weights import empty_batch
 from trainer.job.host.shared_batches import AskedPiece, SharedBatches
 from trainer.job.host.unit_gate import UnitGate
 from trainer.model.metrics import AnyCollector
+from trainer.run.history.recorder import Gauges, HistoryRecorder
+from trainer.run.history.run_history import RunHistory
 from trainer.run.progress.epochs import Epoch
 from trainer.run.progress.ledger import Ledger
 from trainer.run.reading.batches import Batch, BatchAssembler
@@ -32,6 +35,7 @@ from trainer.run.reading.packed_units import Delivered
 from trainer.run.reading.shuffling import ShuffleWindow, Window
 from trainer.run.reading.unit_buffer import UnitBuffer
 from trainer.run.reading.unit_requests import UnitRequest
+from trainer.run.weights.gauges import gauges_of
 from trainer.run.weights.run_state import EpochScores, RunProgress, Weights
 from trainer.run.weights.staleness import StalenessCounts
 from trainer.run.weights.step_pipeline import TrainedBatch
@@ -62,6 +66,7 @@ class TrainedState:
         epoch_steps: steps since the natural beginning of the epoch.
         epoch_events: the events of their batches, each taken as whole; of all hosts, or of each where hosts have batches of their own.
         host_steps: the steps of each host since the run's beginning, by name; equal on all hosts.
+        history: the metric history of the run, at rank 0; None on other hosts.
     """
 
     progress: RunProgress
@@ -72,6 +77,7 @@ class TrainedState:
     epoch_events: int = 0
     events: int = 0
     host_steps: StepsByHost = field(default_factory=dict)
+    history: RunHistory | None = None
 
 
 class _Status(IntEnum):
@@ -94,6 +100,8 @@ class AttemptTools:
         on_bad_batch: called with a batch whose predictions are not finite; returns where it is kept.
         files: of parts of batches; None without any. Hosts with batches of their own use none: what they carry over a commit is
             places, not a number of batches.
+        fullness: the filled share of the buffer.
+        clock, now: monotonic seconds and epoch seconds, of the metric history.
     """
 
     data: JobData
@@ -105,6 +113,9 @@ class AttemptTools:
     on_step: Callable[[int], None] = lambda events: None
     on_bad_batch: Callable[[Batch], str] = lambda batch: ""
     files: EpochFiles | None = None
+    fullness: Callable[[], float | None] = lambda: None
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
 
 
 @dataclass
@@ -147,6 +158,16 @@ class Attempt:
         self._asked = deque(self._own_pieces(state.carried) if config.batch_rows_per_host else ())
         self._steps = tools.weights.steps(config.staleness, state.progress.step)
         self._last: list[tuple[Array, Array]] = []
+        self._recorder = None if state.history is None else self._recorder_of(state.history)
+
+    def _recorder_of(self, history: RunHistory) -> HistoryRecorder:
+        """Records the steps of all hosts, with the times and waits of this one."""
+        tools = self._tools
+
+        def look() -> Gauges:
+            return gauges_of(tools.weights, self._steps, tools.fullness())
+
+        return HistoryRecorder(history, self._plan.head, look, clock=tools.clock, now=tools.now)
 
     @property
     def staleness(self) -> StalenessCounts:
@@ -251,6 +272,8 @@ class Attempt:
                     pending = self._pending(segment, stop)
                     break
                 self._close(stop)
+        if self._recorder is not None:
+            self._state.history = self._recorder.commit(self._order.epoch + 1)
         self._state.carried = pending if self._shared else _joined([*pending, *self._rest()])
         return self._tools.gate.stop_unit
 
@@ -290,11 +313,20 @@ class Attempt:
 
     def _train_segment(self, segment: _Segment, stop: int) -> bool:
         """Train the events before the natural end ``stop``; whether all hosts got there."""
+        if self._recorder is not None:
+            self._recorder.begin(*self._place_of(stop))
         is_natural = self._train_to(segment, stop)
         if self._steps.is_ahead:
             self._advance(segment, None)
             self._agree(_Status.DONE)  # rank 0 receives the predictions of the last step
+        if self._recorder is not None:
+            self._recorder.pause()
         return is_natural
+
+    def _place_of(self, stop: int) -> tuple[int, int]:
+        """The number and the pass of the epoch that ends at ``stop``; of several, the last one, which has the events."""
+        found = [one.epoch for one in self._plan.epochs if one.stop_unit == stop]
+        return (found[-1].number, found[-1].pass_number) if found else (self._state.progress.epochs_done, 0)
 
     def _train_to(self, segment: _Segment, stop: int) -> bool:
         while True:
@@ -320,7 +352,8 @@ class Attempt:
     def _take(self, segment: _Segment, stop: int) -> Batch:
         """This host's part of the next batch."""
         if self._is_read(stop):
-            return self._files[stop].take()
+            with self._waiting():
+                return self._files[stop].take()
         batch = segment.assembler.take(self._shared[stop].rows(self._batch) if self._shared else None)
         if stop in self._files:
             self._files[stop].add(batch)
@@ -371,7 +404,7 @@ class Attempt:
 
     def _add_next(self, segment: _Segment) -> None:
         """Take the next piece when it comes; return without it if the epoch ends before."""
-        while (found := self._tools.buffer.take(_LOOK_SECS)) is None:
+        while (found := self._taken()) is None:
             if self._ends_early():
                 return
         request, decoded = found
@@ -388,7 +421,8 @@ class Attempt:
         none = np.zeros(0, np.float32)
         last, self._last = self._last, []
         if exchange.hosts == 1:
-            self._collect(last)
+            for one in last:
+                self._collect([one])
             return [status]
         labels, logits = (np.concatenate([none, *(one[k] for one in last)]) for k in range(2))
         own = np.array([status, *(len(one) for step in last for one in step)], np.int64)
@@ -403,12 +437,17 @@ class Attempt:
         return [int(arrays[0][0]) for arrays in received]
 
     def _collect(self, parts: Sequence[tuple[Array, Array]]) -> None:
+        """Take the predictions of a step, of all hosts."""
         for labels, logits in parts:
             if len(labels):
                 head = self._plan.head
                 known = labels.reshape(head.label_shape(-1))
                 shape = (len(known), -1) if head.width > 1 else (len(known),)
                 self._state.collector.add(known, logits.reshape(shape))
+                if self._recorder is not None:
+                    self._recorder.add(known, logits.reshape(shape))
+        if self._recorder is not None:
+            self._recorder.count_step()
 
     def _advance(self, segment: _Segment, batch: Batch | None) -> None:
         """Train a batch, or finish all steps; count the batches whose steps are done."""
@@ -438,6 +477,15 @@ class Attempt:
         state.progress.step += 1
         state.events += batch.rows
         tools.on_step(batch.rows)
+
+    def _taken(self) -> tuple[UnitRequest, DecodedFragment] | None:
+        """The next piece, or None if it does not come soon."""
+        with self._waiting():
+            return self._tools.buffer.take(_LOOK_SECS)
+
+    def _waiting(self) -> AbstractContextManager[None]:
+        """Counts the time within as that of waiting for data."""
+        return nullcontext() if self._recorder is None else self._recorder.waiting()
 
     def _wait_for_end(self) -> None:
         """Another host was ordered to end the epoch; the order to this one is on its way."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from trainer.checkpoints.checkpoint import read_epoch
 from trainer.checkpoints.host_part import PREDICTIONS
+from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.stored_commit import Share
 from trainer.errors import AttemptOver, ConfigError, HostLost, RunMismatch, SliceLost
 from trainer.job.control.messages import Peer, Progress, RoleReport
@@ -41,6 +42,9 @@ from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import find_partition
 from trainer.run.batch_files.stretch import Stretches
 from trainer.run.batch_files.stretch_files import StretchFiles
+from trainer.run.history.columns import HistoryLayout
+from trainer.run.history.history_file import resumed_history
+from trainer.run.history.run_history import RunHistory
 from trainer.run.preparation.job_plan import JobPlan
 from trainer.run.preparation.preparation import check_placement
 from trainer.run.progress.identity import with_neutral_options
@@ -382,6 +386,7 @@ class Host:
                 self._count(order, state, data.plan, gate, model.weights),
                 self._keep,
                 self._epoch_files(order.data, data, len(order.hosts)),
+                lambda: self._buffer.fullness,
             )
             attempt = Attempt(order, state, tools)
             self._state_attempt = None  # until the end, the state in memory belongs to no step
@@ -582,7 +587,8 @@ class Host:
     def _fresh(self, rank: int, data: JobData) -> TrainedState:
         plan = data.plan
         progress = RunProgress(segments=plan.segments, planned_rows=dict(plan.planned_rows))
-        return TrainedState(progress, plan.head.collector(), data.ledger_before(rank))
+        history = None if rank else RunHistory.empty(HistoryLayout.of(plan.head.each))
+        return TrainedState(progress, plan.head.collector(), data.ledger_before(rank), history=history)
 
     def _restored(self, order: StartEpoch, rank: int, data: JobData, model: _Model) -> TrainedState:
         """The state of a commit, whose bytes are verified first."""
@@ -599,6 +605,9 @@ class Host:
         state.progress = replace(saved.progress, segments=data.plan.segments, planned_rows=dict(data.plan.planned_rows))
         if rank == 0 and (collected := under(saved.arrays, f"{PREDICTIONS}/")):
             state.collector.load(collected)
+        if state.history is not None:
+            layout, step = state.history.layout, state.progress.step
+            state.history = resumed_history(open_run(self._run_dir), order.commit.epochs, layout, step, _LOG.warning)
         state.host_steps = {} if saved.job is None else saved.job.host_steps
         if saved.job is not None and saved.job.plan in (order.data, data.plan.continues):
             if rank == 0 and saved.counts is not None:

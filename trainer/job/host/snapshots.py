@@ -14,6 +14,8 @@ from trainer.errors import NonFiniteLoss
 from trainer.job.host.attempt import TrainedState
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_document import plan_fingerprint
+from trainer.run.history.history_file import HISTORY, history_bytes
+from trainer.run.history.run_history import RunHistory
 from trainer.run.labels.label_record import LabelRecord
 from trainer.run.progress.run_statistics import STATISTICS
 from trainer.run.weights.run_state import ModelWeights
@@ -36,6 +38,7 @@ class Snapshot:
         end: ends the reading of the tables.
         shards: lets servers write the rows of the tables themselves, in place of ``taken``; None: no server has any, or another host asks them.
         statistics: the file of the statistics that were sampled; None without any.
+        history: the metric history of the run, of the host that keeps it.
     """
 
     part: HostPart
@@ -43,6 +46,7 @@ class Snapshot:
     end: Callable[[], None]
     statistics: bytes | None = None
     shards: ServerShards | None = None
+    history: RunHistory | None = None
 
     @property
     def attempt(self) -> int:
@@ -53,6 +57,8 @@ class Snapshot:
         """Write the part durably and return its name. Raises what :func:`write_part` raises, and :class:`NonFiniteLoss`."""
         try:
             others = {} if self.statistics is None else {STATISTICS: self.statistics}
+            if self.history is not None:
+                others[HISTORY] = history_bytes(self.history)
             written = (
                 NO_SHARDS if self.shards is None else self.shards.write(run_dir, self.part.attempt, self.part.step)
             )
@@ -116,4 +122,4 @@ def take_snapshot(
         sum_order="" if rank or weights.sum_figures is None else weights.sum_figures.order,
     )
     shards = weights.server_shards(on_refusal)
-    return Snapshot(part, (TakenArrays(moment, arrays, tables),), weights.end_tables, statistics, shards)
+    return Snapshot(part, (TakenArrays(moment, arrays, tables),), weights.end_tables, statistics, shards, state.history)

@@ -25,6 +25,7 @@ from trainer.checkpoints.stored_plans import find_plan
 from trainer.errors import CheckpointNotWritten
 from trainer.job.control.job_files import JobFiles
 from trainer.planning.plan import PartitionPlan
+from trainer.run.history.history_file import HISTORY, MOST_BYTES, history_place
 from trainer.run.preparation.job_plan import JobPlan
 from trainer.run.progress.lock import run_lock
 from trainer.run.progress.run_statistics import STATISTICS
@@ -115,6 +116,7 @@ def _write(
         )
         _copy_plan(run_dir, files, commit, JobFiles(temporary))
         _copy_statistics(files, temporary)
+        _copy_history(files, commit.epochs_done, temporary)
         _sync_folders(temporary)
         _check_output(run_dir, output)
         os.rename(temporary, output)
@@ -177,6 +179,13 @@ def _copy_statistics(files: RunFiles, run: Path) -> None:
     """Copy the statistics of features, which are beside the commits of a run."""
     if STATISTICS in files.sizes(""):
         open_run(run).put(STATISTICS, files.read(STATISTICS))
+
+
+def _copy_history(files: RunFiles, epochs: int, run: Path) -> None:
+    """Copy the metric history up to the commit."""
+    place, new = history_place(files, epochs), open_run(run)
+    if HISTORY in files.sizes(place.rpartition("/")[0]):
+        new.put(history_place(new, epochs), files.read_small(place, MOST_BYTES))
 
 
 def _sync_folders(root: Path) -> None:

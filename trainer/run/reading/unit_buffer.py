@@ -282,6 +282,11 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         self._measured.secs[self._doing] += max(0.0, now - self._since_secs)
         self._doing, self._since_secs = doing, now
 
+    @property
+    def fullness(self) -> float:
+        """The buffered bytes as a share of the limit."""
+        return self._buffered_bytes / self._settings.limit_bytes
+
     def sample(self) -> BufferSample:
         """What was measured since the last call."""
         with self._lock:
@@ -296,7 +301,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
             more = 0 if self._peek() is None else _MANY_UNITS if self._left_units is None else self._left_units()
             return BufferSample(
                 at_secs=now,
-                fullness=self._buffered_bytes / self._settings.limit_bytes,
+                fullness=self.fullness,
                 consumed_rows=measured.consumed_rows,
                 busy_secs=measured.secs[_Host.BUSY],
                 served_units=measured.served_units,

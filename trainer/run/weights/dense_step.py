@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from trainer.model.gradient_norms import GradientNorms
 from trainer.model.idle_units import IdleUnits
 from transforms.arrays import Array
 
@@ -64,6 +65,10 @@ class TrainedDense(Protocol):
     @property
     def idle_units(self) -> IdleUnits | None:
         """The hidden units that are off after the steps so far; None where they are not counted."""
+
+    @property
+    def gradient_norms(self) -> GradientNorms:
+        """The norms of the gradients of the dense weights so far; none where this process does not have them whole."""
 
     def send(self, activations: Array, linear: Array, dense: Array, labels: Array, weights: Array) -> None:
         """Send what a step will be called with to its devices, in the order of steps; in another thread, while an earlier step runs."""

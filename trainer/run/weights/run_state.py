@@ -14,6 +14,7 @@ from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.checkpoints.shard_name import ShardName
 from trainer.errors import TornCheckpoint
 from trainer.model.calibration import Calibration
+from trainer.model.gradient_norms import GradientNorms
 from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout, rate_of
@@ -185,6 +186,10 @@ class ModelWeights(Protocol):
         """The hidden units that are off; None where they are not counted, as on TPUs."""
 
     @property
+    def gradient_norms(self) -> GradientNorms:
+        """The norms of the gradients of the dense weights so far; none where this process does not have them whole."""
+
+    @property
     def hashed_counts(self) -> Mapping[str, HashedCounts]:
         """What the hashed tables of this process have done, by the names that they have on servers."""
 
@@ -352,6 +357,11 @@ class Weights:
     def idle_units(self) -> IdleUnits | None:
         """The hidden units that are off; None where they are not counted."""
         return self.dense.idle_units
+
+    @property
+    def gradient_norms(self) -> GradientNorms:
+        """The norms of the gradients of the dense weights so far; none where this process does not have them whole."""
+        return self.dense.gradient_norms
 
     @property
     def hashed_counts(self) -> dict[str, HashedCounts]:

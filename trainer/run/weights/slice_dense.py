@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trainer.model.gradient_norms import NO_NORMS, GradientNorms
 from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
@@ -141,6 +142,11 @@ class SliceDense:
     def idle_units(self) -> IdleUnits | None:
         """See :attr:`DenseModel.idle_units <trainer.model.dense_model.DenseModel.idle_units>`."""
         return self._dense.model.idle_units
+
+    @property
+    def gradient_norms(self) -> GradientNorms:
+        """None: the gradients stay on the devices."""
+        return NO_NORMS
 
     def state(self) -> dict[str, Array]:
         """See :meth:`DenseModel.state <trainer.model.dense_model.DenseModel.state>`."""

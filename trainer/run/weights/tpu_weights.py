@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainer.checkpoints.parted_arrays import PartedArrays
+from trainer.model.gradient_norms import NO_NORMS, GradientNorms
 from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
@@ -77,6 +78,11 @@ class TpuWeights:
         others = self._other_specs(events)
         self._train = slice_.training(self.engine, self._replica_step, others)
         self._score = slice_.scoring(self.engine, self._replica_predict, others[:1])
+
+    @property
+    def gradient_norms(self) -> GradientNorms:
+        """None: the gradients stay on the devices."""
+        return NO_NORMS
 
     @property
     def idle_units(self) -> IdleUnits | None:

@@ -1,0 +1,654 @@
+"""A warehouse in Python: what the commands do, as methods that return their screens."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
+
+from headrace.client.arguments import Value, arguments_of
+from headrace.client.commands import run_command, to_stderr
+from headrace.client.given_files import file_of, paths_of
+from headrace.client.progress import shown_progress
+from headrace.terminal.parent import Progress
+from headrace.views.jobs import FLEET
+from transforms.errors import InputError
+from transforms.expressions.model import Model
+from transforms.time_range import Moment, moment
+from warehouse.config import WarehouseConfig
+from warehouse.settings import variable_of, variables
+from warehouse.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.checks.drift import Limits
+    from headrace.screens.analyze import OfModel
+    from headrace.screens.check import CheckScreen
+    from headrace.screens.curves import CurvesScreen
+    from headrace.screens.drift import DriftScreen
+    from headrace.screens.dry_run import DryRunScreen
+    from headrace.screens.evaluation import EvaluationScreen
+    from headrace.screens.evictions import EvictionScreen
+    from headrace.screens.export import ExportScreen
+    from headrace.screens.graphs import GraphScreen, GraphsScreen
+    from headrace.screens.inferred import InferredScreen
+    from headrace.screens.jobs import JobsScreen
+    from headrace.screens.lakes import LakeScreen
+    from headrace.screens.models import ExplainScreen, ModelScreen, ModelsScreen, SubmittedScreen
+    from headrace.screens.predict import PredictedScreen
+    from headrace.screens.runs import RunDiffScreen, RunScreen, RunsScreen
+    from headrace.screens.status import StatusScreen
+    from headrace.screens.tables import ImportedScreen, RegisteredScreen, TableScreen, TablesScreen
+    from headrace.screens.topics import TopicScreen
+    from headrace.screens.training import TrainedScreen
+    from headrace.screens.work import WorkScreen
+    from pipelines.analysis.plan import ChangedAnalysis
+    from warehouse.search.query import Sort
+
+T = TypeVar("T")
+
+
+class Home:
+    """An open warehouse. Methods return what the commands print: screens, with fields, ``to_dict()``, ``to_polars()`` and ``to_pandas()``.
+
+    :meth:`work`, :meth:`train`, :meth:`predict`, :meth:`evaluate`, :meth:`export`, :meth:`add_table` and :meth:`import_log` run their commands as processes of their
+    own, so this process imports neither Beam nor TensorFlow, and ends with them. Ctrl-C, or the stop button of a notebook, stops a command as Ctrl-C in
+    its terminal does: a training commits first.
+
+    >>> with open(home) as w:
+    ...     [one.name for one in w.models().models]
+    ['ctr']
+    """
+
+    def __init__(self, config: WarehouseConfig, *, progress: bool) -> None:
+        self._config = config
+        self._is_shown = progress
+        self._warehouse = Warehouse.open(config)
+
+    @property
+    def location(self) -> str:
+        """The folder or the bucket of the warehouse."""
+        return self._config.home
+
+    def close(self) -> None:
+        """Close the connections to the catalog."""
+        self._warehouse.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"hr.open({self.location!r})"
+
+    # What is there
+
+    def status(self) -> StatusScreen:
+        """The warehouse at a glance.
+
+        >>> w.status().models
+        1
+        """
+        from headrace.views.status import warehouse_status
+
+        return warehouse_status(self._warehouse, self.location)
+
+    def tables(self) -> TablesScreen:
+        """All tables.
+
+        >>> [one.name for one in w.tables().tables]
+        ['log']
+        """
+        from headrace.views.tables import listed
+
+        return listed(self._warehouse)
+
+    def table(self, name: str, version: int = 0) -> TableScreen:
+        """A table's columns and partitions; ``version`` 0: the newest. Raises :class:`~transforms.errors.NotFound`.
+
+        >>> w.table("log").time_column
+        'time'
+        """
+        from headrace.views.tables import shown
+
+        return shown(self._warehouse, name, version)
+
+    def models(self) -> ModelsScreen:
+        """The live models, each at its newest version.
+
+        >>> [one.client for one in w.models().models]
+        ['search']
+        """
+        from headrace.views.models import listed
+
+        return listed(self._warehouse)
+
+    def model(self, name: str, version: int = 0) -> ModelScreen:
+        """A model's inputs and their expressions; ``version`` 0: the newest. Raises :class:`~transforms.errors.NotFound`.
+
+        >>> [one.name for one in w.model("ctr").inputs]
+        ['overlap', 'price']
+        """
+        from headrace.views.models import shown
+
+        return shown(self._warehouse, name, version)
+
+    def jobs(self) -> JobsScreen:
+        """The training jobs of the fleet in a local home.
+
+        >>> w.jobs().jobs
+        ()
+        """
+        from headrace.views.jobs import listed
+
+        return listed(Path(self._folder("the jobs of a fleet")) / FLEET)
+
+    # Runs of training
+
+    def runs(self) -> RunsScreen:
+        """The runs of a local home, with their newest figures; as ``headrace runs ls``."""
+        from headrace.views.runs import listed
+
+        return listed(self._folder("a list of runs"))
+
+    def run(self, run: str | Path, version: int = 0) -> RunScreen:
+        """A run by the name of its model, or by its folder or bucket; its ``history()`` has what each window of steps has measured.
+
+        Raises :class:`~transforms.errors.NotFound`.
+        """
+        from headrace.views.runs import shown
+
+        return shown(self._run_folder(run, version))
+
+    def compare(self, first: str | Path, second: str | Path) -> RunDiffScreen:
+        """The options, data, inputs and figures that differ between two runs; as ``headrace runs diff``."""
+        from headrace.views.runs import compared
+
+        return compared(self._run_folder(first), self._run_folder(second))
+
+    def curves(
+        self,
+        *runs: str | Path,
+        metric: str = "",
+        x: Literal["step", "events", "time"] = "step",
+        smoothing: float = 0.0,
+        commits: bool = False,
+    ) -> CurvesScreen:
+        """Learning curves of runs, which a notebook draws; as ``headrace runs plot``.
+
+        Args:
+            runs: names of models, or folders.
+            metric: a figure of their histories; by default the loss divided by that of the best constant prediction.
+            x: what they are drawn over.
+            smoothing: from 0 to below 1.
+            commits: a point for each commit, not for each window of steps.
+        """
+        from headrace.views.runs import plotted
+
+        folders = [self._run_folder(run) for run in runs]
+        return plotted(folders, metric=metric, axis=x, smoothing=smoothing, rows="commits" if commits else "windows")
+
+    def _run_folder(self, run: str | Path, version: int = 0) -> str:
+        from headrace.runs.run_folders import folder_of_model, is_folder
+
+        name = str(run)
+        return name if is_folder(name) else folder_of_model(self._folder("the run of a model"), name, version)
+
+    # Tables
+
+    def add_table(
+        self, name: str, folder: str | Path, *, time_column: str = "", **options: Value
+    ) -> RegisteredScreen | LakeScreen | TopicScreen:
+        """Register a folder of hive-partitioned Parquet, a Delta or Iceberg table, or a topic of Kafka; again to bring what is new.
+
+        ``options``: those of ``headrace table add``, such as ``partition_by="hour"``.
+
+        >>> w.add_table("log", logs, time_column="time").added  # again: nothing is new
+        ()
+        """
+        _refuse_endless(options)
+        found = self._run(object, "table", "add", name, str(folder), time_column=time_column or None, **options)
+        return cast("RegisteredScreen | LakeScreen | TopicScreen", found)
+
+    def infer(
+        self,
+        files: str | Path | Sequence[str | Path],
+        *,
+        rows: int = 20_000,
+        time_column: str = "",
+        row_order: bool = False,
+        no_time: bool = False,
+    ) -> InferredScreen:
+        """The schema of a log's TSV, CSV or JSONL files from a sample of ``rows`` rows, for :meth:`import_log`; as ``headrace table infer``.
+
+        >>> [one.name for one in w.infer(csv).columns]
+        ['id', 'time', 'clicked']
+        """
+        from headrace.views.inferred_schemas import inferred_schema
+        from pipelines.inference.event_time import TimeOptions
+        from pipelines.inference.infer import infer_schema
+
+        found = infer_schema(paths_of(files), rows=rows, time=TimeOptions(time_column, row_order, no_time))
+        return inferred_schema(found, "-")
+
+    def import_log(
+        self,
+        name: str,
+        files: str | Path | Sequence[str | Path],
+        *,
+        schema: InferredScreen | Mapping[str, Any] | str | Path = "",
+        **options: Value,
+    ) -> ImportedScreen:
+        """Import logs as partitions of Parquet, and register them; bad rows go to reject files.
+
+        ``schema``: of text files: what :meth:`infer` found, a schema as a mapping, or a schema file. ``options``: those of ``headrace table import``, such as
+        ``unique_by="id"``.
+
+        >>> w.import_log("clicks", csv, schema=w.infer(csv)).rows
+        300
+        """
+        from headrace.screens.tables import ImportedScreen
+
+        document = schema if isinstance(schema, Mapping | str | Path) else schema.schema
+        with file_of(document) as file:
+            return self._run(ImportedScreen, "table", "import", name, *paths_of(files), schema=file, **options)
+
+    # Models
+
+    @overload
+    def submit(
+        self, *models: Model, table: str = "", policy: str = "", analyze: bool = False, dry_run: Literal[False] = False
+    ) -> SubmittedScreen: ...
+    @overload
+    def submit(
+        self, *models: Model, table: str = "", policy: str = "", analyze: bool = False, dry_run: Literal[True]
+    ) -> DryRunScreen: ...
+    def submit(
+        self, *models: Model, table: str = "", policy: str = "", analyze: bool = False, dry_run: bool = False
+    ) -> SubmittedScreen | DryRunScreen:
+        """Submit models: match what is memoized, queue what is missing. All or none.
+
+        Args:
+            models: the models.
+            table: the table to read, if the models do not name it.
+            policy: which memos to keep: ``all``, ``adaptive`` or ``none``; empty: the model's last policy, at first ``all``.
+            analyze: first run the full passes that the data needs. Without it, models keep their pinned results.
+            dry_run: show what submitting would do per input; change nothing.
+
+        >>> model = Model("ctr2", client="search", label="clicked", table="log")
+        >>> model.input("price", float32("price").fill_null(0).log1p())
+        >>> w.submit(model, dry_run=True).to_polars()["queued_tasks"].sum()  # "ctr" has this input
+        0
+        """
+        from headrace.views import analyses
+        from headrace.views.models import planned_submissions, submitted
+
+        _check_models(models)
+        if dry_run:
+            return planned_submissions(self._warehouse, models, table=table, policy=policy)
+        waiting = analyses.waiting(models) if analyze else []
+        changes: tuple[OfModel[ChangedAnalysis], ...] = ()
+        if waiting:
+            with shown_progress(is_shown=self._is_shown) as show:
+
+                def report(done: int, total: int, current: str = "") -> None:
+                    show(Progress(current or "analyzing", done, total, "partitions"))
+
+                changes = analyses.made(self._warehouse, waiting, table=table, progress=report).changes
+        return submitted(self._warehouse, models, table=table, policy=policy, changes=changes)
+
+    def check(self, *models: Model | str, table: str = "", rows: int = 10_000) -> CheckScreen:
+        """Every input of models over a sample of ``rows`` events: examples, nulls, distinct values, warnings. Stores nothing.
+
+        ``models``: model objects, or the name of a submitted one.
+
+        >>> [one.input for one in w.check("ctr", rows=50).models[0].inputs]
+        ['overlap', 'price']
+        """
+        from headrace.views.checks import checked_models, checked_submitted
+
+        if len(models) == 1 and isinstance(models[0], str):
+            return checked_submitted(self._warehouse, models[0], table=table, rows=rows)
+        return checked_models(self._warehouse, _check_models(models), table=table, rows=rows)
+
+    def explain(
+        self, name: str, version: int = 0, *, inputs: Sequence[str] = (), misses: bool = False, partitions: bool = False
+    ) -> ExplainScreen:
+        """Hit or miss of a model's inputs per partition, the reason, and the costs of each alternative, as ``headrace model explain``.
+
+        >>> w.explain("ctr").misses
+        0
+        """
+        from headrace.views.explanations import explanation
+
+        return explanation(self._warehouse, name, version, only=inputs, misses=misses, partitions=partitions)
+
+    def drift(
+        self,
+        model: str,
+        *,
+        against: timedelta = timedelta(days=7),
+        last: timedelta = timedelta(days=1),
+        end: Moment | None = None,
+        limits: Limits | None = None,
+    ) -> DriftScreen:
+        """A model's inputs and labels in its newest partitions against those before, as ``headrace checks run``.
+
+        Args:
+            model: its name, or ``name@version``.
+            against: the time before the newest partitions that is compared.
+            last: the time of the newest partitions.
+            end: their end; None: that of the table.
+            limits: of inputs whose author expects no others.
+
+        >>> found = w.drift("ctr", last=timedelta(hours=1), against=timedelta(hours=3))
+        >>> [one.input for one in found.inputs]
+        ['overlap', 'price', 'label']
+        """
+        from headrace.checks.drift import Limits
+        from headrace.views.drift import drift
+
+        with shown_progress(is_shown=self._is_shown) as show:
+            return drift(
+                self._warehouse, model, against=against, last=last, end=None if end is None else moment(end), limits=limits or Limits(),
+                progress=lambda done, total: show(Progress(f"reading {model}", done, total, "events")),
+            )  # fmt: skip
+
+    def read(self, model: str, start: Moment | None = None, end: Moment | None = None, **options: Any) -> Any:
+        """A model's inputs as one table, as :func:`headrace.read`.
+
+        >>> w.read("ctr", columns=["query"]).column_names
+        ['overlap', 'price', 'label', 'query']
+        """
+        from headrace.reading import read
+
+        return read(model, start, end, home=self.location, catalog_url=self._config.catalog_url, **options)
+
+    def scan(
+        self, model: str, start: Moment | None = None, end: Moment | None = None, **options: Any
+    ) -> Iterator[pa.Table]:
+        """The table of :meth:`read` by fragment, as :func:`headrace.scan`.
+
+        >>> len(list(w.scan("ctr")))
+        4
+        """
+        from headrace.reading import scan
+
+        return scan(model, start, end, home=self.location, catalog_url=self._config.catalog_url, **options)
+
+    # Components
+
+    def search(
+        self,
+        *,
+        column: str | None = None,
+        operator: str | None = None,
+        subgraph: str | None = None,
+        pattern: str | None = None,
+        fingerprint: str | None = None,
+        model: str | None = None,
+        client: str | None = None,
+        table: str | None = None,
+        older_than: timedelta | None = None,
+        newer_than: timedelta | None = None,
+        min_size_bytes: int | None = None,
+        max_size_bytes: int | None = None,
+        min_hits: int | None = None,
+        min_saved_secs: float | None = None,
+        state: str | None = None,
+        sort: Sort = "newest",
+        limit: int = 50,
+        offset: int = 0,
+        count: bool = False,
+    ) -> GraphsScreen:
+        """The components that meet every condition, as ``headrace graphs search``; ages are since the first request.
+
+        >>> w.search(column="query", sort="saved", count=True).total
+        1
+        """
+        from headrace.client.conditions import query_of
+        from headrace.views.graphs import page
+
+        query = query_of(
+            column=column, operator=operator, subgraph=subgraph, pattern=pattern, fingerprint=fingerprint, model=model, client=client, table=table,
+            created_before=self._before(older_than), created_after=self._before(newer_than), min_size_bytes=min_size_bytes,
+            max_size_bytes=max_size_bytes, min_hits=min_hits, min_saved_secs=min_saved_secs, state=state,
+        )  # fmt: skip
+        return page(self._warehouse, query, sort=sort, limit=limit, offset=offset, count=count)
+
+    def component(self, fingerprint: str) -> GraphScreen:
+        """One component, by its fingerprint or its first digits: its tree, the models that read it, its memos.
+
+        >>> w.component(w.search(column="price").graphs[0].fingerprint).columns
+        ('price',)
+        """
+        from headrace.views.graphs import component
+
+        return component(self._warehouse, fingerprint)
+
+    def evict(
+        self,
+        *,
+        plan: str = "",
+        why: str = "evicted by hand",
+        column: str | None = None,
+        operator: str | None = None,
+        subgraph: str | None = None,
+        pattern: str | None = None,
+        fingerprint: str | None = None,
+        model: str | None = None,
+        client: str | None = None,
+        table: str | None = None,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        older_than: timedelta | None = None,
+        newer_than: timedelta | None = None,
+        min_size_bytes: int | None = None,
+        max_size_bytes: int | None = None,
+        min_hits: int | None = None,
+        min_saved_secs: float | None = None,
+        state: str | None = None,
+        budget_bytes: int | None = None,
+        unpaid: bool = False,
+    ) -> EvictionScreen:
+        """A preview of the memos that meet every condition; or evict them, with the ``plan`` of a preview.
+
+        ``w.evict(column="query")`` shows what would go, and ``w.evict(column="query", plan=preview.plan.id)`` evicts exactly that, or raises
+        :class:`~warehouse.eviction.evict.PlanChanged` if something has changed since. Ages are those of memos; other conditions are as for :meth:`search`.
+
+        >>> preview = w.evict(column="price")
+        >>> preview.plan.memos, preview.plan.done
+        (4, False)
+        """
+        from headrace.client.conditions import query_of
+        from headrace.views.evictions import evicted, planned
+        from warehouse.eviction.plan import EvictionRequest
+
+        whole = self.component(fingerprint).fingerprint if fingerprint else None
+        request = EvictionRequest(
+            query=query_of(
+                column=column, operator=operator, subgraph=subgraph, pattern=pattern, fingerprint=whole, model=model, client=client, table=table,
+                min_size_bytes=min_size_bytes, max_size_bytes=max_size_bytes, min_hits=min_hits, min_saved_secs=min_saved_secs, state=state,
+            ),
+            start=None if start is None else moment(start),
+            end=None if end is None else moment(end),
+            written_before=self._before(older_than),
+            written_after=self._before(newer_than),
+            budget_bytes=budget_bytes,
+            unpaid=unpaid,
+        )  # fmt: skip
+        if plan:
+            return evicted(self._warehouse, request, why=why, who=_user(), plan=plan)
+        return planned(self._warehouse, request)
+
+    # Commands in processes of their own
+
+    def work(self, *, until_idle: bool = True, **options: Value) -> WorkScreen:
+        """Compute what is queued, as ``headrace work``; ``options``: those of the command, such as ``memory_limit="2GB"``.
+
+        >>> w.work().tasks  # all is computed
+        0
+        """
+        from headrace.screens.work import WorkScreen
+
+        return self._run(WorkScreen, "work", until_idle=until_idle, **options)
+
+    def train(
+        self,
+        model: str,
+        *,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        test_end: Moment | None = None,
+        config: Mapping[str, Any] | str | Path = "",
+        **options: Value,
+    ) -> TrainedScreen:
+        """Train a submitted model over partitions in time order, as ``headrace train``; again to go on where it ended.
+
+        Args:
+            model: its name.
+            start: the first partition.
+            end: the end of the trained partitions, not included.
+            test_end: the end of the partitions after ``end`` that test the model, not included.
+            config: training options as a mapping, or their file.
+            options: those of the command, such as ``hosts=2`` or ``servers="1..4"``.
+
+        >>> w.train("ctr", config={"linear": True, "deep": False, "linear_learning_rate": 0.05, "passes": 1}).finished
+        True
+        """
+        from headrace.screens.training import TrainedScreen
+
+        with file_of(config) as file:
+            return self._run(
+                TrainedScreen, "train", model, start=start, end=end, test_end=test_end, config=file, **options
+            )
+
+    def predict(
+        self,
+        model: str,
+        output: str | Path,
+        *,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        columns: Sequence[str] = (),
+        **options: Value,
+    ) -> PredictedScreen:
+        """Score partitions with the newest checkpoint of a trained model into the folder ``output``, as ``headrace predict``.
+
+        ``columns``: raw columns to write with the scores.
+
+        >>> w.predict("ctr", scores, columns=["query"]).partitions
+        4
+        """
+        from headrace.screens.predict import PredictedScreen
+
+        return self._run(
+            PredictedScreen,
+            "predict",
+            model,
+            output=output,
+            start=start,
+            end=end,
+            columns=",".join(columns) or None,
+            **options,
+        )
+
+    def evaluate(
+        self,
+        model: str,
+        *,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        by: Sequence[str] = (),
+        **options: Value,
+    ) -> EvaluationScreen:
+        """The figures of a trained model on partitions, also by the values of raw columns, as ``headrace evaluate``.
+
+        >>> w.evaluate("ctr", by=["category"]).partitions
+        4
+        """
+        from headrace.screens.evaluation import EvaluationScreen
+
+        _refuse_endless(options)
+        return self._run(EvaluationScreen, "evaluate", model, start=start, end=end, by=list(by), **options)
+
+    def export(
+        self, model: str, output: str | Path, *, trained: str | Path | bool = False, **options: Value
+    ) -> ExportScreen:
+        """A SavedModel of a model's inputs, or of the trained model from raw columns to predictions, as ``headrace model export``.
+
+        ``trained``: True for the model's run in the home, or the folder of a run.
+
+        >>> w.export("ctr", served, trained=True).columns
+        3
+        """
+        from headrace.screens.export import ExportScreen
+
+        run = model if trained is True else trained or None
+        return self._run(ExportScreen, "model", "export", model, output=output, trained=run, **options)
+
+    def _run(self, kind: type[T], *words: str, **options: Value) -> T:
+        """The screen of a command of this warehouse, which runs as a process."""
+        command, arguments = _command(words)
+        with shown_progress(is_shown=self._is_shown) as show:
+            found = run_command(
+                [*command, f"--home={self.location}", *arguments_of(options), "--", *arguments],
+                changes={**dict.fromkeys(variables(), ""), variable_of("catalog_url"): self._config.catalog_url},
+                show=show,
+                tell=to_stderr,
+            )
+        if not isinstance(found, kind):
+            raise TypeError(f"headrace {' '.join(command)} must show {kind.__name__}, got {type(found).__name__}")
+        return found
+
+    def _before(self, age: timedelta | None) -> float | None:
+        """The time so long ago, in epoch seconds."""
+        return None if age is None else self._warehouse.clock() - age.total_seconds()
+
+    def _folder(self, what: str) -> str:
+        if "://" in self.location:
+            raise InputError(f"the home must be a local folder for {what}", where="hr.open", value=self.location)
+        return self.location
+
+
+#: Groups of commands, whose first word is followed by the command.
+_GROUPS = ("table", "model")
+
+
+def _command(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """A command, and its arguments."""
+    count = 2 if words[0] in _GROUPS else 1
+    return words[:count], words[count:]
+
+
+def _check_models(models: Sequence[object]) -> Sequence[Model]:
+    """Raise :class:`InputError` unless all are models, and there is one."""
+    found = [one for one in models if isinstance(one, Model)]
+    if not models or len(found) < len(models):
+        wrong = next((type(one).__name__ for one in models if not isinstance(one, Model)), "none")
+        raise InputError("models must be hr.Model objects", where="models", value=wrong,
+                         next_step='model = hr.Model("name", client=..., label=...)')  # fmt: skip
+    return found
+
+
+def _refuse_endless(options: Mapping[str, Value]) -> None:
+    if options.get("follow"):
+        raise InputError(
+            "a method must end", where="follow", value=True, next_step="run the command with --follow in a terminal"
+        )
+
+
+def _user() -> str:
+    """The name of the user; empty for a user without a name, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -1,0 +1,39 @@
+"""The screen of ``headrace config show``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+
+from headrace.screens.shown import Shown
+from headrace.terminal.grid import grid
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting: its value, where that comes from, and the variable of the environment that can say another one."""
+
+    name: str
+    value: int | float | str
+    source: str
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsScreen(Shown):
+    """The settings of the warehouse at ``home``; ``file``: where they may be written."""
+
+    home: str
+    file: str
+    settings: tuple[SettingRow, ...]
+
+    def render(self) -> RenderableType:
+        """One line per setting."""
+        rows = ((one.name, _text(one.value), one.source, f"${one.variable}") for one in self.settings)
+        table = grid(("setting", "value>", "from", "in the environment"), rows)
+        return Group(table, f"a setting is read from the environment, else from {self.file}, else it is the default")
+
+
+def _text(value: float | str) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value) or "-"

@@ -1,0 +1,1 @@
+"""Fills screens: one function a screen, which commands, Python and pages call."""
