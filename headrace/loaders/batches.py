@@ -63,6 +63,13 @@ def batches(
     Raises :class:`~transforms.errors.InputError` for options out of range and for a range without partitions,
     :class:`~transforms.errors.NotFound` for an unknown model, :class:`~transforms.errors.TypeMismatch` for inputs that a trainer cannot
     take, and :class:`~transforms.errors.DataError` for labels that the model's task does not accept.
+
+    >>> loader = batches("ctr", home=home, batch_rows=64)
+    >>> batch = next(iter(loader))
+    >>> batch.rows, batch.dense.shape, len(batch.ids["overlap"].offsets)
+    (64, (64, 1), 65)
+    >>> loader.state_dict()["steps"]
+    1
     """
     source = FeatureSource.of(model, start, end, home, catalog_url)
     stream = StreamOptions(

@@ -50,6 +50,11 @@ def jax(
 
     Raises, while batches are read, :class:`~transforms.errors.DataError` for a batch with more ids. Errors are otherwise those of
     :func:`headrace.batches <headrace.loaders.batches.batches>`, and :class:`~transforms.errors.InputError` if JAX is not installed.
+
+    >>> events = jax("ctr", home=home, batch_rows=64, most_ids={"overlap": 500})
+    >>> batch = next(iter(events))
+    >>> batch["dense"].shape, batch["ids"]["overlap"]["values"].shape
+    ((64, 1), (500,))
     """
     if find_spec("jax") is None:
         raise InputError("jax must be installed to load batches as its arrays", where="hr.jax",

@@ -47,6 +47,11 @@ def torch(
 
     The other arguments, the order of events and the errors are those of :func:`headrace.batches <headrace.loaders.batches.batches>`. In addition
     :class:`~transforms.errors.InputError` is raised if PyTorch, or TorchRec for ``jagged``, is not installed.
+
+    >>> events = torch("ctr", home=home, batch_rows=64, jagged=False)
+    >>> batch = next(iter(events))
+    >>> batch.rows, batch.dense.shape, batch.ids["overlap"].offsets.shape
+    (64, torch.Size([64, 1]), torch.Size([65]))
     """
     _require("torch")
     if jagged:

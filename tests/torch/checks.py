@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import multiprocessing
 import sys
@@ -140,7 +141,24 @@ def of_jax(home: str) -> dict[str, Any]:
     return {"rows": rows, "compiled": compiled, "errors": errors}
 
 
-CHECKS = {"tensors": tensors, "workers": workers, "states": states, "sparse_state": sparse_state, "jax": of_jax}
+def examples(home: str) -> int:
+    """The examples of the docstrings are true; returns how many there are."""
+    found = [doctest.DocTestFinder(recurse=False).find(one, name, globs={name: one, "home": home}, module=False) for name, one in (("torch", hr.torch), ("jax", hr.jax))]  # fmt: skip
+    failures: list[str] = []
+    for one in (test for tests in found for test in tests):
+        doctest.DocTestRunner().run(one, out=failures.append)
+    assert not failures, "".join(failures)
+    return sum(len(test.examples) for tests in found for test in tests)
+
+
+CHECKS = {
+    "examples": examples,
+    "tensors": tensors,
+    "workers": workers,
+    "states": states,
+    "sparse_state": sparse_state,
+    "jax": of_jax,
+}
 
 if __name__ == "__main__":
     multiprocessing.set_start_method("fork")

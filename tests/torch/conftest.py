@@ -24,7 +24,7 @@ class TorchHome:
     def __init__(self, folder: Path) -> None:
         self.folder, self.home = folder, str(folder / "home")
         write_sample_log(folder / "log", SMALL, late=False)
-        (folder / "models.py").write_text(MODELS, encoding="utf-8")
+        (folder / "models.py").write_text(MODELS + 'ctr = model("ctr", "search", 1)\n', encoding="utf-8")
         self._command("init")
         self._add()
         self._command("model", "submit", str(folder / "models.py"), "--table", "log")

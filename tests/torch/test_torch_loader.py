@@ -36,6 +36,10 @@ def test_a_state_without_its_last_steps_is_refused(still_home):
     assert "since its snapshot" in still_home.run("checks", "sparse_state", still_home.home)
 
 
+def test_the_examples_of_the_names_are_true(still_home):
+    assert still_home.run("checks", "examples", still_home.home) == 6
+
+
 def test_jax_batches_have_fixed_shapes(still_home):
     found = still_home.run("checks", "jax", still_home.home)
     assert found["rows"] == sum(still_home.wanted().values())
