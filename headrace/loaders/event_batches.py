@@ -71,7 +71,7 @@ class EventBatches:
         self.table_version = self._begin.table_version
         plan = self._begin.plan
         self.layout: InputLayout = lay_out(plan.identity.typed_inputs, TrainConfig("loader"))
-        self._tasks = len(plan.head.each) if isinstance(plan.head, TaskHeads) else 0
+        self.labels = tuple(name for name, _ in plan.head.each) if isinstance(plan.head, TaskHeads) else ()
         self._loaded: StreamBeginning | None = None
         self._iteration: Iteration | None = None
 
@@ -81,7 +81,7 @@ class EventBatches:
     @property
     def form(self) -> BatchForm:
         """How events become batches."""
-        return BatchForm(self.layout, self._options.stream.batch_rows, self._tasks, self._options.pads)
+        return BatchForm(self.layout, self._options.stream.batch_rows, len(self.labels), self._options.pads)
 
     def steps(self) -> int:
         """The batches of this rank in the next iteration, of all of its workers."""

@@ -80,6 +80,7 @@ class JaxBatches:
         table_version: the version of the table that is read.
         dense_columns: the columns of each input of numbers in ``dense``.
         buckets: of each input of ids, the number that its ids are below.
+        labels: the names of several labels, in the order of their columns; none for one label.
     """
 
     def __init__(self, events: EventBatches, shapes: FixedShapes, device: Any) -> None:
@@ -87,6 +88,7 @@ class JaxBatches:
         self.table_version = events.table_version
         self.dense_columns = dense_columns(events.layout)
         self.buckets = bucket_counts(events.layout)
+        self.labels = events.labels
 
     @property
     def steps(self) -> int:

@@ -89,6 +89,7 @@ class TorchBatches(IterableDataset):  # type: ignore[misc, type-arg, unused-igno
         table_version: the version of the table that is read.
         dense_columns: the columns of each input of numbers in :attr:`TorchBatch.dense`.
         buckets: of each input of ids, the number that its ids are below.
+        labels: the names of several labels, in the order of their columns; none for one label.
     """
 
     def __init__(self, events: EventBatches, *, is_jagged: bool) -> None:
@@ -97,6 +98,7 @@ class TorchBatches(IterableDataset):  # type: ignore[misc, type-arg, unused-igno
         self.table_version = events.table_version
         self.dense_columns = dense_columns(events.layout)
         self.buckets = bucket_counts(events.layout)
+        self.labels = events.labels
 
     @property
     def steps(self) -> int:

@@ -60,6 +60,32 @@ def test_a_batch_has_the_inputs_of_hr_read(home):
     assert all((batch.weights == 1).all() for batch in found)
 
 
+SEVERAL = """
+import headrace as hr
+
+both = hr.Model("both", client="search", table="log", label={"click": "clicked", "top": hr.int64("position") < 3})
+both.input("user", hr.int64("user_id").hash_buckets(500))
+"""
+
+
+def test_several_labels_are_columns(cli, home, tmp_path):
+    (tmp_path / "several.py").write_text(SEVERAL, encoding="utf-8")
+    cli("model", "submit", tmp_path / "several.py")
+    loader = hr.batches("both", home=home, batch_rows=64, events_per_epoch=1 << 40, pad=True)
+    found = list(loader)
+    assert loader.labels == ("click", "top")
+    assert {batch.labels.shape for batch in found} == {(64, 2)}
+    table = hr.read("both", home=home, columns=["clicked", "position"])
+    labels = np.concatenate([batch.labels[: batch.rows] for batch in found])
+    assert labels[:, 0].tolist() == list(map(float, table["clicked"].to_pylist()))
+    assert labels[:, 1].tolist() == [float(one < 3) for one in table["position"].to_pylist()]
+    *_, empty = hr.batches("both", home=home, batch_rows=200, rank=2, world=3, equal_steps=True)
+    assert (empty.rows, empty.labels.shape) == (0, (0, 2))
+    loader.load_state_dict(loader.state_dict())
+    assert list(loader) == [], "all was handed out"
+    assert len(list(loader)) == len(found)
+
+
 def test_a_padded_batch_has_events_without_weight(home):
     *_, last = hr.batches("first", home=home, batch_rows=64, events_per_epoch=1 << 40, pad=True)
     assert 0 < last.rows < 64
