@@ -154,7 +154,11 @@ class Home:
     # Runs of training
 
     def runs(self) -> RunsScreen:
-        """The runs of a local home, with their newest figures; as ``headrace runs ls``."""
+        """The runs of a local home, with their newest figures; as ``headrace runs ls``.
+
+        >>> [one.name for one in w.runs().runs]
+        ['ctr-v1']
+        """
         from headrace.views.runs import listed
 
         return listed(self._folder("a list of runs"))
@@ -163,13 +167,20 @@ class Home:
         """A run by the name of its model, or by its folder or bucket; its ``history()`` has what each window of steps has measured.
 
         Raises :class:`~transforms.errors.NotFound`.
+
+        >>> w.run("ctr").history().to_polars("commits")["events"].sum() == w.read("ctr").num_rows
+        True
         """
         from headrace.views.runs import shown
 
         return shown(self._run_folder(run, version))
 
     def compare(self, first: str | Path, second: str | Path) -> RunDiffScreen:
-        """The options, data, inputs and figures that differ between two runs; as ``headrace runs diff``."""
+        """The options, data, inputs and figures that differ between two runs; as ``headrace runs diff``.
+
+        >>> w.compare("ctr", "ctr").comparison.options
+        ()
+        """
         from headrace.views.runs import compared
 
         return compared(self._run_folder(first), self._run_folder(second))
@@ -190,6 +201,9 @@ class Home:
             x: what they are drawn over.
             smoothing: from 0 to below 1.
             commits: a point for each commit, not for each window of steps.
+
+        >>> [one.run for one in w.curves("ctr", smoothing=0.5).curves]
+        ['ctr-v1']
         """
         from headrace.views.runs import plotted
 

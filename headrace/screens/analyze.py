@@ -49,7 +49,7 @@ def changed_grid(changes: Sequence[OfModel[ChangedAnalysis]]) -> RenderableType:
     return grid(("model", "operator", "expression*", "rows>", "what changes*"), rows)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AnalyzedScreen(Shown):
     """The analyses that were run. ``changes``: the results that replace pinned ones at the next submission."""
 
@@ -102,7 +102,7 @@ def _state(planned: PlannedAnalysis) -> str:
     return f"pinned; {more_rows(planned.rows_pinned, planned.rows)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PlannedScreen(Shown):
     """What an analysis would read and change."""
 

@@ -27,7 +27,7 @@ class ClientCapacityRow:
     drain_secs: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CapacityScreen(Shown):
     """The number of ``workers`` with ``threads`` each that the queue needs; ``running`` workers hold leases now."""
 

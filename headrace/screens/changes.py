@@ -39,7 +39,7 @@ def recompute_table(recompute: Sequence[Recompute], *, dry_run: bool) -> tuple[R
     return head + ("nothing was changed" if dry_run else "next: headrace work"), "", table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ChangeScreen(Shown):
     """What a change of a table did or would do, and what must be computed again."""
 
@@ -76,7 +76,7 @@ class ChangeScreen(Shown):
         return f"{verb}{columns} {many(change.rows, 'row')} in {where}; {after}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class HistoryScreen(Shown):
     """Every version of a table."""
 

@@ -35,7 +35,7 @@ class DamageRow:
     ended_connections: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ChaosScreen(Shown):
     """A job that was trained under faults.
 

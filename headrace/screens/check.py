@@ -52,7 +52,7 @@ class CheckedModel:
     inputs: tuple[CheckedRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CheckScreen(Shown):
     """The checked models."""
 

@@ -33,7 +33,7 @@ _MOST_LINES = 12
 _REASONS = ("chosen", "trial")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CheckpointsScreen(Shown):
     """The checkpoints of the run in ``folder``."""
 
@@ -77,7 +77,7 @@ def _summary_cells(one: CommitSummary) -> tuple[str, ...]:
     return str(one.epochs), attempt, *numbers, written, one.rule or "no rule"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CheckpointScreen(Shown):
     """What a checkpoint holds.
 
@@ -178,7 +178,7 @@ def _totals_text(ledger: LedgerTotals | None) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ComparisonScreen(Shown):
     """How two checkpoints differ."""
 
@@ -239,7 +239,7 @@ def _norm_text(norm: float | None) -> str:
     return "other shape" if norm is None else f"{norm:.4g}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class VerifiedRunScreen(Shown):
     """The result of each file of the checkpoints of a run."""
 
@@ -271,7 +271,7 @@ class VerifiedRunScreen(Shown):
                      "a torn checkpoint is skipped: training continues from the newest intact one")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ReshardedScreen(Shown):
     """A run that was written in another partition.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from warehouse.queue.clients import Client
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ClientsScreen(Shown):
     """All clients. ``floor_share``: the minimum share of a waiting client."""
 
@@ -30,7 +30,7 @@ class ClientsScreen(Shown):
         return _table(self.clients, self.floor_share)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ClientScreen(Shown):
     """One client with its new settings."""
 

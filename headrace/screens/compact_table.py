@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOST_DAMAGED = 6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CompactedTableScreen(Shown):
     """What compacting a table merged, or would merge."""
 

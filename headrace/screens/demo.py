@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.demo.play import Outcome
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DemoScreen(Shown):
     """The results of one demo, as its commands reported them."""
 

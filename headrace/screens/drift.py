@@ -50,7 +50,7 @@ class DriftRow:
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DriftScreen(Shown):
     """The inputs of a model in its newest partitions, against those before."""
 
@@ -116,7 +116,7 @@ class SketchRow:
     true_share: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SketchesScreen(Shown):
     """An input of a model by partition."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NAMES_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DroppedTableScreen(Shown):
     """A dropped table, or what dropping it would do. ``deleted_files`` are those of an imported table."""
 
@@ -92,7 +92,7 @@ class DroppedTableScreen(Shown):
         return "nothing was changed; next: the same command with --yes"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RemovedFilesScreen(Shown):
     """The files of a table that is not registered, and whether they were deleted."""
 

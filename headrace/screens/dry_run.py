@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warehouse.matching.model_match import Counts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DryRunScreen(Shown):
     """What submitting the models of one file would do."""
 

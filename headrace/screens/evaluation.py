@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NO_VALUE = "no value"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EvaluationScreen(Shown):
     """The figures of a trained model.
 

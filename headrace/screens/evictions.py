@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from warehouse.eviction.plan import EvictionPlan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EvictionScreen(Shown):
     """The plan of an eviction, done or not."""
 

@@ -20,7 +20,7 @@ class LeftOut:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ExportScreen(Shown):
     """The written export, and inputs that were left out. ``checkpoint``: of the run, for a trained model."""
 

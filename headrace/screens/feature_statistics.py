@@ -46,7 +46,7 @@ class FeatureRow:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class FeatureStatisticsScreen(Shown):
     """The statistics of features in the catalog, by name; ``without``: features that have none."""
 

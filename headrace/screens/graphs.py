@@ -33,7 +33,7 @@ class GraphRow:
     created_at: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GraphsScreen(Shown):
     """A page of components from ``offset`` on. ``total``: the number of all, if requested."""
 
@@ -64,7 +64,7 @@ def _readers(graph: GraphRow) -> str:
     return f"in {len(graph.within)}" if graph.within else str(len(graph.models))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GraphScreen(Shown):
     """One component: its tree, its readers, its memos."""
 

@@ -29,7 +29,7 @@ class HoldRow:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class HoldsScreen(Shown):
     """The jobs that are held, and the runs whose jobs cannot be read."""
 
@@ -48,7 +48,7 @@ class HoldsScreen(Shown):
         return Group(table, "", "next: correct the cause, then: headrace holds release RUN")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ReleasedScreen(Shown):
     """A job whose hold was released."""
 

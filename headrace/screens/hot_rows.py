@@ -34,7 +34,7 @@ class HotTableRow:
     statistics: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class HotRowsScreen(Shown):
     """The hot rows of all tables within ``budget_bytes``, and the least and the most share of all lookups that they serve."""
 

@@ -28,7 +28,7 @@ class InferredColumnRow:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class InferredScreen(Shown):
     """A schema that was inferred from a sample and written to ``output``.
 

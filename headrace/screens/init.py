@@ -10,7 +10,7 @@ from headrace.screens.shown import Shown
 from headrace.terminal.units import many
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class InitScreen(Shown):
     """A warehouse that is there now; ``tables``: how many it has."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainer.job.launch.fleet_store import StoredJob
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class JobsScreen(Shown):
     """The jobs of the fleet in ``folder``."""
 
@@ -39,7 +39,7 @@ class JobsScreen(Shown):
         return grid(("job>", "name", "state", "priority>", "slots>", "since", "reason*"), rows)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class JobScreen(Shown):
     """A job of a fleet.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warehouse.lakes.refresh import Refreshed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LakeScreen(Shown):
     """What a refresh brought, and what must be computed again."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trainer.serving.deltas.verify_chain import LinkCheck
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LinkScreen(Shown):
     """A link that was written.
 
@@ -89,7 +89,7 @@ def _table_cells(one: LinkTable) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class NothingNewScreen(Shown):
     """The newest link of a chain has the newest commit of the run: no link was written."""
 
@@ -107,7 +107,7 @@ class NothingNewScreen(Shown):
         return f"nothing new: {self.output}/{found.name} has the newest checkpoint, {_commit_text(found.commit)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AppliedScreen(Shown):
     """What the links of a chain changed in a target."""
 
@@ -161,7 +161,7 @@ def _position_text(at: Position) -> str:
     return f"{many(at.epochs, 'epoch')}{f', link {at.number}' if at.hash else ', as exported'}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class VerifiedChainScreen(Shown):
     """The result of each file of a chain."""
 

@@ -12,7 +12,7 @@ from headrace.terminal.units import count_text, many, percent_text
 from trainer.planning.lookup_tail import FEW_LOOKUPS, TAIL_LOOKUPS, LookupTail, PruningOutlook
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LookupsScreen(Shown):
     """How often the rows of a model's tables are looked up.
 

@@ -24,7 +24,7 @@ _MOST_PLACES, _MOST_MEMOS = 40, 6
 _AGAIN = "nothing was changed; next: the same command with --yes"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PinsScreen(Shown):
     """The pins of running jobs at ``now``, in epoch seconds."""
 
@@ -73,7 +73,7 @@ class GarbageRow:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GarbageScreen(Shown):
     """The files that a collection deleted or would delete.
 
@@ -128,7 +128,7 @@ class GarbageScreen(Shown):
         return Group(*parts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CompactedScreen(Shown):
     """A compaction, done or planned."""
 
@@ -159,7 +159,7 @@ class CompactedScreen(Shown):
         return Group(*parts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class VerifiedScreen(Shown):
     """What was verified, and the findings."""
 

@@ -72,7 +72,7 @@ class SubmittedRow:
         return (self.submission.hits + self.submission.shared) / self.requests if self.requests else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SubmittedScreen(Shown):
     """The models of one file."""
 
@@ -155,7 +155,7 @@ class ModelRow:
         return self.label if self.task == "binary" else f"{self.label} ({self.task})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ModelsScreen(Shown):
     """The live models."""
 
@@ -196,7 +196,7 @@ class InputRow:
     expression: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ModelScreen(Shown):
     """One model and its inputs. ``live``: its missing memos are computed; false for old versions and retired models."""
 
@@ -292,7 +292,7 @@ def _alike(decision: DecisionRow) -> str:
     return decision.reason.partition("; ")[0] if decision.reason_code == "failed" else decision.reason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ExplainScreen(Shown):
     """Hit or miss for every input and partition of a model, with reasons.
 

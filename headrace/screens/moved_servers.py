@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trainer.servers.moves.move_documents import TrainingServers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MovedScreen(Shown):
     """A move that has ended.
 

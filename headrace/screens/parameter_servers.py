@@ -53,7 +53,7 @@ class ServerRow:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ServersScreen(Shown):
     """What servers hold and have done."""
 

@@ -38,7 +38,7 @@ class PhaseRow:
     host_secs: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PhasesScreen(Shown):
     """The phases of a run.
 

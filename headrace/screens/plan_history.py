@@ -48,7 +48,7 @@ class FollowedPlanRow:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PlanHistoryScreen(Shown):
     """The plans of a run whose plan follows its data.
 

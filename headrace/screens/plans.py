@@ -33,7 +33,7 @@ class PlannedTableRow:
     statistics: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PlanScreen(Shown):
     """A plan with its estimates."""
 
@@ -115,7 +115,7 @@ class ShardRow:
     core_load: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ExplainScreen(Shown):
     """Why a table is placed as it is."""
 
@@ -213,7 +213,7 @@ def _drawback(one: WayReport, chosen: WayReport, mean_secs: float) -> str:
     return f"its shards take up to {brief_text(one.largest_secs)} each, which balances the cores less well with the other tables"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PlanDiffScreen(Shown):
     """What differs between two plans."""
 

@@ -10,7 +10,7 @@ from headrace.screens.shown import Shown
 from headrace.terminal.units import count_text, many, secs_text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PredictedScreen(Shown):
     """The scores in ``output``; ``known_files`` held scores of the same checkpoint and data already."""
 

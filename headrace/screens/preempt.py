@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from headrace.screens.shown import Shown
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class NoticeScreen(Shown):
     """A preemption notice.
 

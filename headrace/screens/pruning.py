@@ -15,7 +15,7 @@ from trainer.planning.kept_importance import KeptImportance, total_share
 _SHOWN_TABLES = 40
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PruningScreen(Shown):
     """What the budget of a pruned run has bought.
 

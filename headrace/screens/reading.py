@@ -20,7 +20,7 @@ def _listed(columns: Sequence[str]) -> str:
     return ", ".join(columns[:_COLUMNS_SHOWN]) + (f", and {count_text(more)} more" if more > 0 else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ReadScreen(Shown):
     """The written file. ``columns_read``: (input, fragment) pairs by the way they were obtained."""
 

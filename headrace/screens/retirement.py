@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from warehouse.models.retire import Retirement
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RetirementScreen(Shown):
     """The retirement of a model, done or planned."""
 

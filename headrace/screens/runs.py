@@ -59,7 +59,7 @@ class RunRow:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RunsScreen(Shown):
     """The runs in ``folder``, those with the newest commits first."""
 
@@ -99,7 +99,7 @@ def _place(row: RunRow) -> tuple[str, ...]:
     return row.name, row.state, str(own.commit), count_text(own.step), count_text(own.events)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RunScreen(Shown):
     """One run.
 
@@ -202,7 +202,7 @@ def _epoch_table(run: TrainedRun) -> RenderableType:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EventFilesScreen(Shown):
     """The event files of a run.
 
@@ -221,7 +221,7 @@ class EventFilesScreen(Shown):
         return f"{many(self.points, 'new point')} in {self.folder}\nnext: tensorboard --logdir {self.folder}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RunDiffScreen(Shown):
     """The differences between two runs.
 

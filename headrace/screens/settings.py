@@ -20,7 +20,7 @@ class SettingRow:
     variable: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SettingsScreen(Shown):
     """The settings of the warehouse at ``home``; ``file``: where they may be written."""
 

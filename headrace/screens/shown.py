@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """A frozen dataclass that a command prints, and that a method of :func:`headrace.open` returns."""
+    """A frozen dataclass that a command prints, and that a method of :func:`headrace.open` returns.
+
+    A screen has ``repr=False``: an interactive session shows its text.
+    """
 
     __slots__ = ()
 
@@ -44,6 +47,9 @@ class Shown:
         return DataFrame(records_of(self.to_dict(), rows))
 
     def __str__(self) -> str:
+        return plain_text(self)
+
+    def __repr__(self) -> str:
         return plain_text(self)
 
     def _repr_html_(self) -> str:

@@ -26,7 +26,7 @@ class QueueRow:
     share: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StatusScreen(Shown):
     """The state of the warehouse.
 

@@ -54,7 +54,7 @@ def _some(texts: Sequence[str]) -> str:
     return "; ".join(texts[:_MOST_CHANGES]) + (f"; … and {left_out} more" if left_out > 0 else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RegisteredScreen(Shown):
     """What a registration found."""
 
@@ -126,7 +126,7 @@ class TableRow:
     root: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TablesScreen(Shown):
     """The registered tables."""
 
@@ -167,7 +167,7 @@ class PartitionRow:
     overlaid: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TableScreen(Shown):
     """One table: its columns and its partitions."""
 
@@ -217,7 +217,7 @@ def _offsets_text(offsets: Mapping[int, int]) -> str:
     return ", ".join(shown) + (f" and {count_text(more)} more: --json lists all" if more else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ImportedScreen(Shown):
     """What an import wrote and rejected."""
 

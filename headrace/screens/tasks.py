@@ -27,7 +27,7 @@ _VALUE_CHARACTERS, _ERROR_CHARACTERS = 60, 240
 _MOST_EVENTS, _MOST_GROUPS, _MOST_RANGES = 20, 20, 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GroupsScreen(Shown):
     """The quarantine by group, from ``offset`` on. ``request``: the conditions as text."""
 
@@ -121,7 +121,7 @@ def _ranges(numbers: Sequence[int]) -> str:
     return shown + (f" and {count_text(more)} more" if more else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TasksScreen(Shown):
     """The quarantine by task, from ``offset`` on. ``request``: the conditions as text."""
 
@@ -149,7 +149,7 @@ class TasksScreen(Shown):
         return Group(grid(columns, rows), "", errors, "", *more, "next: headrace tasks show TASK")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ChangeScreen(Shown):
     """A retry or drop of tasks, done or planned."""
 
@@ -194,7 +194,7 @@ class ChangeScreen(Shown):
         return "readers compute the columns now; headrace tasks retry restores the tasks"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TaskScreen(Shown):
     """One task.
 

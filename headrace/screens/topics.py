@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipelines.kafka.feed import Fed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TopicScreen(Shown):
     """What a batch, or some, brought, and what must be computed."""
 

@@ -19,7 +19,7 @@ from trainer.planning.towers.tower_report import TowerRow, report_towers
 _SHOWN_TOWERS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TowersScreen(Shown):
     """Towers of features.
 

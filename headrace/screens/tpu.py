@@ -154,7 +154,7 @@ def _problem_lines(problem: Problem) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TpuCheckScreen(Shown):
     """A model on slices; ``note``: what was not checked, and how to check it."""
 

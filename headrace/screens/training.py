@@ -219,7 +219,7 @@ class TowerRow:
         return f"{many(self.towers, 'tower')} of {self.columns} columns, compressed to {self.outputs}{where}: ratio {self.compression:.3g}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TrainedScreen(Shown):
     """A training run and the quality of its model.
 

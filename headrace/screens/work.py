@@ -10,7 +10,7 @@ from headrace.screens.shown import Shown
 from headrace.terminal.units import bytes_text, many, secs_text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class WorkScreen(Shown):
     """The work of one worker.
 
@@ -51,7 +51,7 @@ class WorkScreen(Shown):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TemplateScreen(Shown):
     """A job that was written to ``location`` and not run."""
 

@@ -67,7 +67,7 @@ def plain_text(screen: Screen) -> str:
 
 def html_text(screen: Screen) -> str:
     """What :func:`emit` prints, as HTML for a notebook: escaped, in one width, with its own styles and nothing that runs."""
-    form = '<pre style="line-height:1.25;overflow-x:auto;white-space:pre">{code}</pre>'
+    form = '<pre style="font-family:ui-monospace,Menlo,Consolas,monospace;line-height:1.25;overflow-x:auto;white-space:pre">{code}</pre>'
     return _printed(screen).export_html(inline_styles=True, code_format=form)
 
 

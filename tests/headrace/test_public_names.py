@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.demo.sample_log import write_sample_log
-from tests.headrace.conftest import SMALL
+from tests.headrace.conftest import SMALL, UNTRIED
 
 #: Those whose examples run TensorFlow.
 OF_TENSORFLOW = ("from_preprocessing_fn", "from_transform_output")
@@ -60,6 +60,7 @@ def names(tmp_path_factory):
         w.add_table("log", root / "logs", time_column="time")
         w.submit(model)
         w.work()
+        w.train("ctr", config=UNTRIED)
         yield {name: getattr(hr, name) for name in hr.__all__} | {
             "datetime": datetime, "timedelta": timedelta, "folder": str(root / "new"), "home": home, "w": w, "logs": str(root / "logs"), "csv": str(root / "clicks.csv"),
             "scores": str(root / "scores"), "served": str(root / "served"),
