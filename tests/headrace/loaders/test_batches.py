@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -243,8 +244,8 @@ def test_trainers_that_are_killed_at_any_moment_train_each_event_once(home, tmp_
         folder.mkdir()
         running = [Life(folder, home, rank, 2, 0, {"batch_rows": 4}, states) for rank in range(2)]
         for one in running:
-            while one.process.poll() is None and not one.log.exists():
-                pass
+            while one.process.poll() is None and not one.state.exists():
+                time.sleep(0.002)
         if number < 2:
             running[number].process.kill()
         for one in running:
