@@ -137,7 +137,7 @@ def run(
     if slots < 1:
         raise InputError("a fleet must have at least one slot", where="--slots", value=slots)
     store = _store(fleet, home)
-    jobs = run_fleet(store, slots, _command, until_idle=until_idle, is_held=_Holds().has, on_change=_tell)
+    jobs = run_fleet(store, slots, command_of, until_idle=until_idle, is_held=HeldJobs().has, on_change=tell_state)
     emit(JobsScreen(str(store.folder), jobs), as_json=as_json)
 
 
@@ -173,17 +173,19 @@ def _run_dir(stored: StoredJob) -> str:
         return ""  # the model has not been trained
 
 
-def _command(stored: StoredJob, record: Path, supervisor: int) -> list[str]:
+def command_of(stored: StoredJob, record: Path, supervisor: int) -> list[str]:
+    """The command line of a job; ``record``: the file that gets its result."""
     training = ("--record", str(record), "train", *stored.submission.arguments)
     return module_command("headrace", *training, "--supervisor", str(supervisor))
 
 
-def _tell(stored: StoredJob) -> None:
+def tell_state(stored: StoredJob) -> None:
+    """Say in which state a job is."""
     job = stored.job
     say(f"job {job.number}, {job.name}: {job.state}" + (f": {job.reason}" if job.reason else ""))
 
 
-class _Holds:
+class HeldJobs:
     """Which held jobs still are; a log is read again when it has changed."""
 
     def __init__(self) -> None:

@@ -47,6 +47,7 @@ COMMANDS = {
     "holds": Place("headrace.cli.holds", "app"),
     "preempt": Place("headrace.cli.preempt", "preempt"),
     "jobs": Place("headrace.cli.jobs", "app"),
+    "sweep": Place("headrace.cli.sweep", "app"),
     "plan": Place("headrace.cli.plan", "app"),
     "towers": Place("headrace.cli.towers", "app"),
     "stats": Place("headrace.cli.stats", "app"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from headrace.screens.predict import PredictedScreen
     from headrace.screens.runs import RunDiffScreen, RunScreen, RunsScreen
     from headrace.screens.status import StatusScreen
+    from headrace.screens.sweeps import SweepScreen
     from headrace.screens.tables import ImportedScreen, RegisteredScreen, TableScreen, TablesScreen
     from headrace.screens.topics import TopicScreen
     from headrace.screens.training import TrainedScreen
@@ -545,6 +547,53 @@ class Home:
                 TrainedScreen, "train", model, start=start, end=end, test_end=test_end, config=file, **options
             )
 
+    def sweep(
+        self,
+        name: str,
+        model: str,
+        space: Mapping[str, Sequence[Any] | tuple[float, float]],
+        *,
+        end: Moment,
+        test_end: Moment,
+        config: Mapping[str, Any] | str | Path = "",
+        **options: Value,
+    ) -> SweepScreen:
+        """Try training options by successive halving, as ``headrace sweep run``; again to go on where it ended.
+
+        Args:
+            name: of the sweep.
+            model: of the model.
+            space: for each training option a list of values, or a tuple of the ends of a range of numbers.
+            end: the end of the trained partitions, not included.
+            test_end: the end of the partitions that test the last trials.
+            config: training options of all trials as a mapping, or their file.
+            options: those of the command, such as ``trials=16``, ``rungs=3`` or ``slots=2``.
+
+        >>> fixed = {"deep": False, "linear": True, "passes": 1}
+        >>> rates = {"linear_learning_rate": [0.01, 0.1]}
+        >>> found = w.sweep(
+        ...     "rates", "ctr", rates, end="2026-03-02T02:00", test_end="2026-03-02T04:00", config=fixed, rungs=1
+        ... )
+        >>> found.finished, len(found.trials)
+        (True, 2)
+        """
+        from headrace.screens.sweeps import SweepScreen
+
+        varied = [f"{option}={_space_text(values)}" for option, values in space.items()]
+        with file_of(config) as file:
+            return self._run(
+                SweepScreen,
+                "sweep",
+                "run",
+                name,
+                model,
+                option=varied,
+                end=end,
+                test_end=test_end,
+                config=file,
+                **options,
+            )
+
     def predict(
         self,
         model: str,
@@ -633,8 +682,16 @@ class Home:
         return self.location
 
 
+def _space_text(values: Sequence[Any] | tuple[float, float]) -> str:
+    """A list of values, or a range, as the command takes it."""
+    if isinstance(values, tuple):
+        least, most = values
+        return f"{least!r}..{most!r}"
+    return ",".join(one if isinstance(one, str) else json.dumps(one) for one in values)
+
+
 #: Groups of commands, whose first word is followed by the command.
-_GROUPS = ("table", "model")
+_GROUPS = ("table", "model", "sweep")
 
 
 def _command(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
