@@ -11,6 +11,7 @@ import numpy as np
 from trainer.checkpoints.commit_manifest import TABLE_KINDS, JobPosition, table_of
 from trainer.checkpoints.host_part import LABELS, LEDGER, PARTS, attempt_folder
 from trainer.checkpoints.manifest import MANIFEST
+from trainer.checkpoints.merge_tables import newest_of_layers
 from trainer.checkpoints.read import check_fit, counts_of, open_commit, read_table
 from trainer.checkpoints.retention import kept_commits, named_attempts, recorded_policy, written_commits
 from trainer.checkpoints.run_files import RunFiles, commit_name
@@ -273,7 +274,8 @@ def _tables(files: RunFiles, commit: StoredCommit) -> tuple[TableSummary, ...]:
         shards = [shard for one in slices for shard in one.shards]
         rows = sum(_rows(shard.rows.file.size_bytes) for shard in slices[0].shards)
         if slices[0].has_layers:
-            rows = len(np.unique(np.concatenate(slices[0].rows(files, f"{kind} table {table}"))))
+            where, removed = f"{kind} table {table}", slices[0].removed_rows(files, f"{kind} table {table}")
+            rows = len(newest_of_layers(slices[0].rows(files, where), slices[0].bases, removed, where)[0])
         size_bytes = sum(file.file.size_bytes for one in shards for file in (one.rows, one.weights, one.slots))
         found.append(TableSummary(kind, table, rows, sum(map(_columns, slices)), size_bytes))
     return tuple(found)

@@ -27,13 +27,27 @@ def merge_rows(of_hosts: Sequence[Array], where: str) -> tuple[Array, list[Array
     return merged, [np.searchsorted(merged, rows) for rows in of_hosts]
 
 
-def newest_of_layers(rows: Array) -> tuple[Array, Array]:
-    """The distinct rows of several layers, one after the other, ascending, and for each its last place."""
+def newest_of_layers(layers: Sequence[Array], bases: int, removed: Array, where: str) -> tuple[Array, Array]:
+    """The distinct rows of several layers, ascending, and for each its last place in all of them, one after the other.
+
+    ``bases``: so many of the layers, the first ones, are bases, of which the ``removed`` rows, ascending, are left out. Raises
+    :class:`TornCheckpoint` for removed rows that do not ascend, or that a later layer has.
+    """
+    rows = np.concatenate(layers)
     order = np.argsort(rows, kind="stable")
     ascending = rows[order]
     is_last = np.ones(len(rows), bool)
     is_last[:-1] = ascending[1:] != ascending[:-1]
-    return ascending[is_last], order[is_last]
+    ascending, order = ascending[is_last], order[is_last]
+    if not len(removed):
+        return ascending, order
+    if (removed[1:] <= removed[:-1]).any():
+        raise TornCheckpoint("the removed rows of a table must ascend", where=where)
+    at = np.minimum(np.searchsorted(removed, ascending), len(removed) - 1)
+    is_removed = removed[at] == ascending
+    if (order[is_removed] >= sum(map(len, layers[:bases]))).any():
+        raise TornCheckpoint("a removed row must not be in a later shard", where=where)
+    return ascending[~is_removed], order[~is_removed]
 
 
 def check_rows(rows: Array, where: str) -> None:

@@ -453,7 +453,10 @@ def _read_slice(files: RunFiles, stored: StoredSlice, where: str, share: Share |
     if kept is not None:
         of_shards = [rows[own] for rows, own in zip(of_shards, kept, strict=True)]
     if stored.has_layers:
-        return _merged_layers(files, stored, of_shards, kept, where)
+        removed = stored.removed_rows(files, where)
+        if share is not None:
+            removed = removed[removed % share.hosts == share.rank]
+        return _merged_layers(files, stored, of_shards, kept, removed, where)
     rows, places = merge_rows(of_shards, where)
     weights, slots = (
         merge_values(places, len(rows), partial(_read_values, files, of_column, kept), where)
@@ -463,10 +466,15 @@ def _read_slice(files: RunFiles, stored: StoredSlice, where: str, share: Share |
 
 
 def _merged_layers(
-    files: RunFiles, stored: StoredSlice, of_shards: Sequence[Array], kept: Sequence[Array] | None, where: str
+    files: RunFiles,
+    stored: StoredSlice,
+    of_shards: Sequence[Array],
+    kept: Sequence[Array] | None,
+    removed: Array,
+    where: str,
 ) -> TableArrays:
-    """As :func:`_read_slice`, for rows of which each is that of the last shard that has it."""
-    rows, last = newest_of_layers(np.concatenate(of_shards))
+    """As :func:`_read_slice`, for rows of which each is that of the last shard that has it, but the removed ones."""
+    rows, last = newest_of_layers(of_shards, stored.bases, removed, where)
     found = []
     for of_column in ([shard.weights for shard in stored.shards], [shard.slots for shard in stored.shards]):
         values = [_read_values(files, of_column, kept, k) for k in range(len(of_column))]

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, TABLE_KINDS, JobPosition, array_name, tables_of
 from trainer.checkpoints.host_part import PartName
 from trainer.checkpoints.manifest import CheckpointFile
@@ -13,7 +15,7 @@ from trainer.checkpoints.merge_tables import check_rows
 from trainer.checkpoints.npy_bytes import array_from_npy
 from trainer.checkpoints.part_manifest import PartManifest
 from trainer.checkpoints.run_files import RunFiles
-from trainer.checkpoints.shard_manifest import ServerShard, ShardTable
+from trainer.checkpoints.shard_manifest import ServerShard, ShardTable, lines_name, removed_name
 from trainer.checkpoints.shard_name import ShardName
 from trainer.checkpoints.shard_rows import Columns, check_in_shard, plan_of_table, table_slices
 from trainer.errors import TornCheckpoint
@@ -97,15 +99,29 @@ class StoredPart:
         tables = () if self.shard is None else self.shard.tables
         return any(one.is_partial for one in tables if (one.kind, one.table) == (kind, table))
 
+    def removed(self, kind: str, table: str) -> StoredFile | None:
+        """The rows of a table that were removed since the base; None if there is no such list."""
+        return self.arrays.get(removed_name(kind, table))
+
+    def lines(self, kind: str, table: str) -> StoredFile | None:
+        """The lines of candidates of a hashed table that it has, in place of all; None if there is no such list."""
+        return self.arrays.get(lines_name(kind, table))
+
 
 @dataclass(frozen=True, slots=True)
 class StoredShard:
-    """The files of some rows of a table; ``place``: of their core in its slice, or the rank of their host."""
+    """The files of some rows of a table.
+
+    Attributes:
+        place: of their core in its slice, or the rank of their host or server.
+        is_base: whether they are in the full shard before that of their server.
+    """
 
     rows: StoredFile
     weights: StoredFile
     slots: StoredFile
     place: int = 0
+    is_base: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +131,24 @@ class StoredSlice:
     Attributes:
         shards: the files.
         slice_: the rows of each shard; None if each may hold any rows, as those of hosts do.
-        has_layers: whether a row may be in several shards: its values are those of the last one.
         columns: which columns they are; None: all of the table.
+        removed: the lists of rows that are in a base, and not any more.
     """
 
     shards: tuple[StoredShard, ...]
     slice_: Slice | None = None
-    has_layers: bool = False
     columns: Columns | None = None
+    removed: tuple[StoredFile, ...] = ()
+
+    @property
+    def bases(self) -> int:
+        """The number of the first shards that are bases of the others."""
+        return sum(1 for one in self.shards if one.is_base)
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether a row may be in several shards: its values are those of the last one."""
+        return self.bases > 0
 
     def check(self, shard: StoredShard, rows: Array, where: str) -> None:
         """Raises :class:`TornCheckpoint` unless all rows belong to the shard."""
@@ -136,6 +162,16 @@ class StoredSlice:
             check_rows(rows, where)
             self.check(shard, rows, files.place(shard.rows.path))
         return found
+
+    def removed_rows(self, files: RunFiles, where: str) -> Array:
+        """The rows of all lists of removed ones, int64 and ascending. Raises :class:`TornCheckpoint`."""
+        found = [one.array(files) for one in self.removed]
+        for rows in found:
+            check_rows(rows, where)
+            if (rows[1:] <= rows[:-1]).any():
+                raise TornCheckpoint("the removed rows of a table must ascend", where=where)
+        joined: Array = np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
+        return joined
 
     def of_share(self, share: Share | None) -> StoredSlice:
         """The slice with the shards that may hold rows of a host."""
@@ -238,11 +274,15 @@ def layered_slice(
     """
     rows = array_name(kind, TABLE_COLUMNS[0], table, number)
     held = [(rank, part) for rank, part in enumerate(parts) if number is None or rows in part.arrays]
-    bases = [part.base for _, part in held if part.base is not None and part.is_partial(kind, table)]
+    partial = [(rank, part) for rank, part in held if part.base is not None and part.is_partial(kind, table)]
+    bases = [_shard(part.base, kind, table, number, rank, is_base=True) for rank, part in partial if part.base]
     shards = [_shard(part, kind, table, number, rank) for rank, part in held]
-    return StoredSlice((*(_shard(one, kind, table, number, 0) for one in bases), *shards), None, bool(bases), columns)
+    removed = [found for _, part in partial if (found := part.removed(kind, table)) is not None]
+    return StoredSlice((*bases, *shards), None, columns, tuple(removed))
 
 
-def _shard(part: StoredPart, kind: str, table: str, slice_number: int | None, place: int) -> StoredShard:
+def _shard(
+    part: StoredPart, kind: str, table: str, slice_number: int | None, place: int, *, is_base: bool = False
+) -> StoredShard:
     rows, weights, slots = (part.arrays[array_name(kind, column, table, slice_number)] for column in TABLE_COLUMNS)
-    return StoredShard(rows, weights, slots, place)
+    return StoredShard(rows, weights, slots, place, is_base)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -25,6 +26,7 @@ _ROW_BYTES = 64
 _HEADER_BYTES = 1 << 10
 
 
+_NO_ROWS = np.zeros(0, np.int64)
 #: Which of some rows are wanted, as a mask.
 Wanted: TypeAlias = Callable[[Array], Array]
 
@@ -80,13 +82,26 @@ class ArrayReader:
 
 
 class RowReader:
-    """The rows of a shard, ascending, with those that were read but not taken yet."""
+    """The rows of a shard, ascending, with those that were read but not taken yet.
+
+    Args:
+        files: of the run.
+        rows: the file of the rows.
+        check: raises :class:`TornCheckpoint` for rows that the file, at a place, must not have.
+        rows_at_once: so many are pending at most.
+        chunk_bytes: so many are read at once.
+    """
 
     def __init__(
-        self, files: RunFiles, stored: StoredSlice, shard: StoredShard, rows_at_once: int, chunk_bytes: int
+        self,
+        files: RunFiles,
+        rows: StoredFile,
+        check: Callable[[Array, str], None],
+        rows_at_once: int,
+        chunk_bytes: int,
     ) -> None:
-        self._array = ArrayReader(files, shard.rows, chunk_bytes)
-        self._stored, self._shard, self._rows_at_once = stored, shard, rows_at_once
+        self._array = ArrayReader(files, rows, chunk_bytes)
+        self._check, self._rows_at_once = check, rows_at_once
         self.pending = np.zeros(0, np.int64)
         self._last = -1
         check_rows(np.zeros((0,) * len(self._array.shape), self._array.dtype), self._array.place)
@@ -105,7 +120,7 @@ class RowReader:
         self._array.read_into(own)
         if own[0] <= self._last or (own[1:] <= own[:-1]).any():
             raise TornCheckpoint("the rows of a part must ascend", where=self._array.place)
-        self._stored.check(self._shard, own, self._array.place)
+        self._check(own, self._array.place)
         self._last = int(own[-1])
         self.pending = np.concatenate([self.pending, own]) if len(self.pending) else own
 
@@ -125,6 +140,18 @@ class RowReader:
         self._array.finish()
 
 
+def shard_reader(
+    files: RunFiles, stored: StoredSlice, shard: StoredShard, rows_at_once: int, chunk_bytes: int
+) -> RowReader:
+    """The rows of a shard of a slice."""
+    return RowReader(files, shard.rows, partial(stored.check, shard), rows_at_once, chunk_bytes)
+
+
+def removed_reader(files: RunFiles, removed: StoredFile, rows_at_once: int, chunk_bytes: int) -> RowReader:
+    """A list of removed rows."""
+    return RowReader(files, removed, lambda rows, where: None, rows_at_once, chunk_bytes)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SliceWindow:
     """Values of one slice of columns.
@@ -133,11 +160,13 @@ class SliceWindow:
         order: where the values of each row of the window are in ``weights`` and ``slots``; None: at its own place. Values of earlier layers
             have no row.
         weights, slots: shard after shard; slots of no columns where they are not read.
+        counts: the values of each shard.
     """
 
     order: Array | None
     weights: Array
     slots: Array
+    counts: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,8 +190,9 @@ class _SliceReader:
         with_slots: bool,
         dimensions: int,
     ) -> None:
-        self._where, self._has_layers = where, stored.has_layers
-        self.rows = [RowReader(files, stored, shard, rows_at_once, chunk_bytes) for shard in stored.shards]
+        self._where, self._stored = where, stored
+        self.rows = [shard_reader(files, stored, shard, rows_at_once, chunk_bytes) for shard in stored.shards]
+        self._removed = [removed_reader(files, one, rows_at_once, chunk_bytes) for one in stored.removed]
         self._weights = [ArrayReader(files, shard.weights, chunk_bytes) for shard in stored.shards]
         self._slots = [ArrayReader(files, shard.slots, chunk_bytes) for shard in stored.shards if with_slots]
         for values in (self._weights, *((self._slots,) if with_slots else ())):
@@ -175,28 +205,35 @@ class _SliceReader:
                                          value=f"{one.dtype}, {one.shape[1:]}",
                                          allowed=f"{values[0].dtype}, {values[0].shape[1:]}")  # fmt: skip
 
+    @property
+    def row_files(self) -> list[RowReader]:
+        """The rows of all shards, and the removed ones."""
+        return [*self.rows, *self._removed]
+
     def take(self, end: int | None, wanted: Wanted | None) -> tuple[Array, SliceWindow]:
         """The wanted rows up to ``end``, ascending, and their values."""
         taken = [one.take(end) for one in self.rows]
-        rows, order = _merged(taken, self._where, has_layers=self._has_layers)
+        rows, order = _merged(taken, self._stored, [one.take(end) for one in self._removed], self._where)
         if wanted is not None and not (mine := wanted(rows)).all():
             rows, order = rows[mine], np.flatnonzero(mine) if order is None else order[mine]
         counts = [len(one) for one in taken]
-        return rows, SliceWindow(order, _values(self._weights, counts), _values(self._slots, counts))
+        return rows, SliceWindow(order, _values(self._weights, counts), _values(self._slots, counts), counts)
 
     def finish(self) -> None:
         """See :meth:`ArrayReader.finish`."""
-        for rows in self.rows:
+        for rows in self.row_files:
             rows.finish()
         for values in (*self._weights, *self._slots):
             values.finish()
 
 
-def _merged(taken: Sequence[Array], where: str, *, has_layers: bool) -> tuple[Array, Array | None]:
-    """The rows of some shards, ascending, and their order; None if they are in it."""
+def _merged(
+    taken: Sequence[Array], stored: StoredSlice, removed: Sequence[Array], where: str
+) -> tuple[Array, Array | None]:
+    """The rows of the shards of a slice, ascending, and their order; None if they are in it."""
+    if stored.has_layers:
+        return newest_of_layers(taken, stored.bases, np.sort(np.concatenate([_NO_ROWS, *removed])), where)
     rows = np.concatenate(taken)
-    if has_layers:
-        return newest_of_layers(rows)
     if sum(1 for one in taken if len(one)) < 2:
         return rows, None
     order = np.argsort(rows, kind="stable")
@@ -243,7 +280,7 @@ def read_windows(
     most = max(len(one.shards) for one in slices)
     rows_at_once, chunk_bytes = max(window_bytes // row_bytes // most, 1), chunk_of(window_bytes, 3 * shards)
     readers = [_SliceReader(files, one, rows_at_once, chunk_bytes, where, with_slots, dimensions) for one in slices]
-    for end in _ends([rows for reader in readers for rows in reader.rows]):
+    for end in _ends([rows for reader in readers for rows in reader.row_files]):
         taken = [reader.take(end, wanted) for reader in readers]
         _check_same([rows for rows, _ in taken], where)
         yield Window(taken[0][0], tuple(window for _, window in taken))
@@ -258,18 +295,19 @@ def check_table_rows(files: RunFiles, slices: Sequence[StoredSlice], window_byte
     """
     shards = sum(len(one.shards) for one in slices)
     rows_at_once, chunk_bytes = max(window_bytes // _ROW_BYTES // shards, 1), chunk_of(window_bytes, shards)
-    readers = [[RowReader(files, one, shard, rows_at_once, chunk_bytes) for shard in one.shards] for one in slices]
-    for end in _ends([rows for own in readers for rows in own]):
+    readers = [[shard_reader(files, one, shard, rows_at_once, chunk_bytes) for shard in one.shards] for one in slices]
+    removed = [[removed_reader(files, list_, rows_at_once, chunk_bytes) for list_ in one.removed] for one in slices]
+    every = [rows for own in (*readers, *removed) for rows in own]
+    for end in _ends(every):
         _check_same(
             [
-                _merged([rows.take(end) for rows in own], where, has_layers=one.has_layers)[0]
-                for one, own in zip(slices, readers, strict=True)
+                _merged([rows.take(end) for rows in own], one, [rows.take(end) for rows in gone], where)[0]
+                for one, own, gone in zip(slices, readers, removed, strict=True)
             ],
             where,
         )
-    for own in readers:
-        for rows in own:
-            rows.finish()
+    for rows in every:
+        rows.finish()
 
 
 def _ends(of_shards: Sequence[RowReader]) -> Iterator[int | None]:
@@ -295,7 +333,7 @@ def read_rows(files: RunFiles, stored: StoredSlice, window_bytes: int) -> Iterat
         return
     at_once = max(window_bytes // 8, 1)
     for shard in stored.shards:
-        reader = RowReader(files, stored, shard, at_once, chunk_of(window_bytes, 1))
+        reader = shard_reader(files, stored, shard, at_once, chunk_of(window_bytes, 1))
         while True:
             reader.fill()
             if not len(reader.pending):

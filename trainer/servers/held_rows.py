@@ -256,8 +256,12 @@ class HeldRows:
         )
         self._held, self._widths = held, _Widths.of(tables)
         self._digests = MadeUpdates(memory)
-        is_whole = pruning is not None
-        self.changed = ChangedSince([0 if is_whole or one.limits is not None else one.most_rows for one in held.tables])
+        lines = {
+            t: one.limits.table(one.table).candidate_lines
+            for t, one in enumerate(held.tables)
+            if one.limits is not None
+        }
+        self.changed = ChangedSince([one.most_rows for one in held.tables], lines)
 
     def _begin_generation(self, generation: int | None = None) -> None:
         """Begin another generation of rows, to which no update has been made; None draws its number."""
@@ -307,6 +311,7 @@ class HeldRows:
             self.engine.update_rows(asked, values, updates[0][1].rates, lookups if self.needs_lookups else ())
             for rows, counts in asked:
                 self.changed.note(rows, counts)
+            self.changed.note_more(self.engine.step_changes)
             for client, _, digest in updates:
                 self._made.note(client, number, digest)
                 words[_APPLIED + client] = number

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
-from trainer.checkpoints.shard_manifest import ServerShard, ShardTable
+from trainer.checkpoints.shard_manifest import ServerShard, ShardTable, lines_name, removed_name
 from trainer.checkpoints.shard_name import ShardName
 from trainer.checkpoints.shards.reach import answer_probe
 from trainer.checkpoints.shards.shard_orders import Reach, ReachOrder, SavedTable, ShardProgress, WriteOrder
@@ -20,9 +20,11 @@ from trainer.run.weights.saved_tables import check_finite_values, table_arrays
 from trainer.servers.allowed_runs import AllowedRuns
 from trainer.servers.changed_since import ChangedRowsOf, ChangedSince, SnapshotInterval
 from trainer.servers.held_rows import HeldRows
+from trainer.servers.loads.whole_tables import is_whole
 from trainer.tables.engine import ChangedRows
 from trainer.tables.routes.servers.table_documents import HeldTable, HeldTables
 from trainer.tables.stores.dense.snapshot import RANGE_BYTES, rows_of_range
+from trainer.tables.stores.hashed.options import WAYS
 from trainer.tables.stores.hashed.saved_history import AGES, CANDIDATES, STEPS
 from trainer.tables.stores.pruned.history import NUMBERS, numbers_array, read_numbers
 from trainer.tables.stores.pruned.saved_parts import SavedPart
@@ -35,6 +37,8 @@ _LOG = logging.getLogger(__name__)
 _MOST_SHARE = 0.5
 #: So much is written again if the process of a server ends meanwhile; of larger shards the rows that are written are kept no longer.
 _AGAIN_BYTES = 256 << 20
+#: Rows that are counted at once.
+_COUNTED_ROWS = 1 << 22
 #: How long the writing of an earlier order may take to end.
 _END_SECS = 10.0
 #: A small shard is written at once.
@@ -59,8 +63,8 @@ class ShardWriting:
         self._name: ShardName | None = None
         self._error: HeadraceError | None = None
         _check_tables(order, held)
-        self._since = _base_of(order, rows.changed, interval, snapshot)
-        self._base = order.base if self._since is not None else ""
+        self._since = _base_of(order, held, rows.changed, interval, snapshot)
+        self._base, self._generation = order.base if self._since is not None else "", rows.generation
         shard, saved = self._shard_of(order, held), list(zip(order.tables, held.saved_parts, strict=True))
         parted = [
             self._table(p, one, part, held.tables[part.table], shard.slice_number(shard.tables[p]))
@@ -70,11 +74,11 @@ class ShardWriting:
         arrays: dict[str, Array] = {}
         for p, (one, table) in enumerate(zip(order.tables, held.tables, strict=False)):
             if table.limits is not None:
-                history = snapshot.history(p)
-                arrays[section_name(one.kind, STEPS, one.table)] = np.array([history.step], np.int64)
-                arrays[section_name(one.kind, CANDIDATES, one.table)] = history.candidates
+                arrays |= self._history(p, one)
             elif held.pruning is not None:
                 arrays[section_name(one.kind, NUMBERS, one.table)] = numbers_array(*read_numbers(snapshot.history(p)))
+        if self._since is not None:
+            arrays |= self._removed(saved, held, self._since)
         self._thread = threading.Thread(target=self._write, args=(shard, parted, arrays), name="shard", daemon=True)
         self._thread.start()
 
@@ -104,40 +108,64 @@ class ShardWriting:
             _LOG.exception("the shard of a checkpoint was not written")
             self._error = CheckpointNotWritten("the shard of a checkpoint could not be written", where=self._run, value=repr(error)[:200])  # fmt: skip
 
-    def _changed_of(self, p: int) -> ChangedRowsOf | None:
-        """Which rows of a part are written; None: all of them."""
-        return self._since if self._changed.is_tracked(p) else None
+    def _history(self, p: int, saved: SavedTable) -> dict[str, Array]:
+        """What a hashed table has beside its rows: of candidates, since a base, the lines in which ids were counted."""
+        history, since = self._snapshot.history(p), self._since
+        arrays, candidates = dict[str, Array](), history.candidates
+        if since is not None and saved.rows:
+            lines = since.lines(p)
+            arrays[lines_name(saved.kind, saved.table)] = lines
+            candidates = candidates.reshape(-1, WAYS)[lines].reshape(-1)
+        arrays[section_name(saved.kind, STEPS, saved.table)] = np.array([history.step], np.int64)
+        arrays[section_name(saved.kind, CANDIDATES, saved.table)] = candidates
+        return arrays
+
+    def _removed(
+        self, saved: Sequence[tuple[SavedTable, SavedPart]], held: HeldTables, since: ChangedRowsOf
+    ) -> dict[str, Array]:
+        """The rows of hashed and pruned tables, by their numbers in the whole table, that the base may have and the snapshot has not."""
+        found = {}
+        for p, (one, part) in enumerate(saved):
+            origin = held.tables[part.table].origin
+            if one.rows and is_whole(held, part.table):
+                rows = self._snapshot.absent(p, since.removed_rows(part.table))
+                found[removed_name(one.kind, one.table)] = rows * origin.row_stride + origin.row_first
+        return found
 
     def _shard_of(self, order: WriteOrder, held: HeldTables) -> ServerShard:
         tables = []
-        for p, (one, part) in enumerate(zip(order.tables, held.saved_parts, strict=True)):
-            origin, is_partial = held.tables[part.table].origin, self._changed_of(p) is not None
+        for one, part in zip(order.tables, held.saved_parts, strict=True):
+            origin, is_partial = held.tables[part.table].origin, self._since is not None and one.rows > 0
             place = (origin.first_column, part.dim) if one.columns else (0, 0)
+            removes = is_partial and is_whole(held, part.table)
             tables.append(
-                ShardTable(one.kind, one.table, origin.row_stride, origin.row_first, one.rows, is_partial, *place)
+                ShardTable(
+                    one.kind, one.table, origin.row_stride, origin.row_first, one.rows, is_partial, *place, removes
+                )
             )
-        return ServerShard(order.attempt, order.server, order.servers, order.step, tuple(tables), self._base)
+        return ServerShard(
+            order.attempt, order.server, order.servers, order.step, tuple(tables), self._base, self._generation
+        )
 
     def _table(self, p: int, saved: SavedTable, part: SavedPart, held: HeldTable, number: int | None) -> PartedArrays:
         """The arrays of a saved part of the server; of a slice of columns, with its number."""
-        is_hashed, since = held.limits is not None, self._changed_of(p)
-        count = (self._snapshot.counts[p] if since is None else since.count(p)) if saved.rows else 0
+        is_hashed, since = held.limits is not None, self._since
+        count = 0
+        if saved.rows:
+            count = self._snapshot.counts[p] if since is None else _changed_rows(self._snapshot, p, part.table, since)
         kinds = table_arrays(saved.kind, saved.table, count, part.dim, part.slot_dim, number)
         beside = (ArrayKind(section_name(saved.kind, AGES, saved.table), "int64", (count,)),) if is_hashed else ()
-        rows = self._rows(p, saved, held, part.dim + part.slot_dim)
+        rows = self._rows(p, saved, part, held)
         return PartedArrays((*kinds, *beside), rows if saved.rows else iter(()))
 
-    def _rows(self, p: int, saved: SavedTable, held: HeldTable, width: int) -> Iterator[tuple[Array, ...]]:
+    def _rows(self, p: int, saved: SavedTable, part: SavedPart, held: HeldTable) -> Iterator[tuple[Array, ...]]:
         """The changed rows of a saved part, with their numbers in the whole table, some at a time."""
-        size, step = int(self._snapshot.sizes[p]), rows_of_range(width, RANGE_BYTES)
-        origin, where, since = held.origin, f"{saved.kind} table {saved.table}", self._changed_of(p)
+        size, step = int(self._snapshot.sizes[p]), rows_of_range(part.dim + part.slot_dim, RANGE_BYTES)
+        origin, where = held.origin, f"{saved.kind} table {saved.table}"
         for first in range(0, size, step):
             stop = min(first + step, size)
-            found = self._snapshot.read(p, first, stop)
-            if since is not None:
-                found = _chosen(found, since.of_range(p, first, stop)[found.rows - first])
+            found, ages = self._read(p, part.table, first, stop)
             check_finite_values(found, where)
-            ages = self._snapshot.ages(p, first, stop)
             rows = found.rows * origin.row_stride + origin.row_first
             if len(rows):
                 yield rows, found.weights, found.slots, *(() if ages is None else (ages,))
@@ -146,6 +174,18 @@ class ShardWriting:
         self._unread -= 1
         if not self._unread and self._written_bytes >= _AGAIN_BYTES:
             self._snapshot.close()  # training that waits for space goes on, before the files are durable
+
+    def _read(self, p: int, t: int, first: int, stop: int) -> tuple[ChangedRows, Array | None]:
+        """The rows of a range of a saved part of a table that are written, and their ages in a hashed table."""
+        snapshot, since = self._snapshot, self._since
+        ages = snapshot.ages(p, first, stop)
+        if since is None:
+            return snapshot.read(p, first, stop), ages
+        if (noted := snapshot.noted(p, first, stop)) is None:
+            found = snapshot.read(p, first, stop)
+            return _chosen(found, since.of_range(t, first, stop)[found.rows - first]), ages
+        chosen = since.among(t, noted)
+        return snapshot.read(p, first, stop, chosen), None if ages is None else ages[chosen]
 
     def _leave(self, p: int, stop: int) -> None:
         """Let the snapshot keep the rows of a part below ``stop`` no longer, once so much is written that it is not to be written again."""
@@ -228,17 +268,29 @@ def _written(order: WriteOrder) -> ShardProgress | None:
 
 
 def _base_of(
-    order: WriteOrder, changed: ChangedSince, interval: SnapshotInterval, snapshot: KeptSnapshot
+    order: WriteOrder, held: HeldTables, changed: ChangedSince, interval: SnapshotInterval, snapshot: KeptSnapshot
 ) -> ChangedRowsOf | None:
     """The rows that were changed since the base of an order; None if all rows are to be written, as when too many of them were changed."""
     since = interval.since.get(order.base)
     if since is None:
         return None
     changed.keep_from(order.base)
-    tracked = [p for p, one in enumerate(order.tables) if one.rows and changed.is_tracked(p)]
-    rows = sum(snapshot.counts[p] for p in tracked)
-    is_small = sum(map(since.count, tracked)) <= _MOST_SHARE * rows
-    return since if tracked and is_small else None
+    own = [(p, held.saved_parts[p].table) for p, one in enumerate(order.tables) if one.rows]
+    rows = sum(snapshot.counts[p] for p, _ in own)
+    is_small = sum(_changed_rows(snapshot, p, t, since) for p, t in own) <= _MOST_SHARE * rows
+    return since if own and is_small else None
+
+
+def _changed_rows(snapshot: KeptSnapshot, p: int, t: int, since: ChangedRowsOf) -> int:
+    """The rows of a saved part of a table in a snapshot that were changed."""
+    if snapshot.noted(p, 0, 0) is None:
+        return since.count(t)
+    size, changed = int(snapshot.sizes[p]), 0
+    for first in range(0, size, _COUNTED_ROWS):
+        noted = snapshot.noted(p, first, min(first + _COUNTED_ROWS, size))
+        assert noted is not None
+        changed += int(np.count_nonzero(since.among(t, noted)))
+    return changed
 
 
 def _chosen(found: ChangedRows, mine: Array) -> ChangedRows:

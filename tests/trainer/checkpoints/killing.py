@@ -1,6 +1,6 @@
 """A program that kills itself at every line of file operations, and looks at what is left.
 
-``python -m tests.trainer.checkpoints.killing publish|retention|part|shards FOLDER STEP``: a child process does the work and is killed with SIGKILL
+``python -m tests.trainer.checkpoints.killing publish|retention|part|shards|partial FOLDER STEP``: a child process does the work and is killed with SIGKILL
 before its line number k, for every STEP-th k until the work ends; after each the run is read. It prints the number of lines.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.trainer.checkpoints.hashed_shards import write_full, write_partial
 from tests.trainer.checkpoints.job_states import (
     assert_equal,
     checkpoint,
@@ -37,6 +38,7 @@ from trainer.checkpoints.run_files import newest_first
 from trainer.checkpoints.shard_manifest import ServerShard, ShardTable
 from trainer.checkpoints.shard_name import WrittenShards
 from trainer.checkpoints.shards.write_shard import write_shard
+from trainer.checkpoints.table_sections import section_name
 
 #: The modules whose lines can leave files in another state.
 _TRACED = ("checkpoints/local_run.py", "checkpoints/publish.py", "checkpoints/parts.py", "checkpoints/retention.py",
@@ -186,10 +188,43 @@ def kill_shards(template: Path, step: int) -> int:
     return kills
 
 
+def kill_partial(template: Path, step: int) -> int:
+    """The full shard, or the partial one with it, whole; after another full one neither is there."""
+    base, seen = write_full(template, 1), set()
+    states = {1: ([1, 2, 3, 4], [1, 1, 1, 1], [9, 5, 0, 0]), 2: ([2, 3, 4, 7], [1, 2, 1, 2], [8, 0, 3, 1])}
+
+    def look(run: Path, ended: bool) -> None:
+        found = read_newest(run, on_skip=_fail)
+        assert found is not None
+        seen.add(found.epochs_done)
+        assert ended <= (found.epochs_done == 2)
+        ids, values, ages = states[found.epochs_done]
+        assert found.arrays["embedding/rows/user"].tolist() == ids
+        assert found.arrays["embedding/weights/user"][:, 0].tolist() == values
+        assert found.arrays[section_name("embedding", "ages", "user")].tolist() == ages
+        remove_leftovers(run)
+        attempts = sorted(path.name for path in (run / "checkpoints" / "parts").iterdir())
+        assert attempts == ["attempt-000001", "attempt-000002"][: found.epochs_done], (
+            "the base of a kept checkpoint stays"
+        )
+        write_full(run, 3)
+        assert len(list((run / "checkpoints" / "parts").iterdir())) == 1
+
+    kills = survive(template, lambda run: write_partial(run, base), look, step)
+    assert seen == {1, 2}
+    return kills
+
+
 def _fail(reason: str) -> None:
     raise AssertionError(reason)
 
 
 if __name__ == "__main__":
-    kinds = {"publish": kill_publish, "part": kill_part, "retention": kill_retention, "shards": kill_shards}
+    kinds = {
+        "publish": kill_publish,
+        "part": kill_part,
+        "retention": kill_retention,
+        "shards": kill_shards,
+        "partial": kill_partial,
+    }
     print(kinds[sys.argv[1]](Path(sys.argv[2]) / "template", int(sys.argv[3])))

@@ -19,13 +19,13 @@ def kills(kind: str, folder: Path, step: int) -> int:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("kind", ["publish", "part", "retention", "shards"])
+@pytest.mark.parametrize("kind", ["publish", "part", "retention", "shards", "partial"])
 def test_a_process_killed_at_some_lines_loses_nothing(tmp_path: Path, kind: str) -> None:
     assert kills(kind, tmp_path, 13) > 100
 
 
 @pytest.mark.slow
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["publish", "part", "retention", "shards"])
+@pytest.mark.parametrize("kind", ["publish", "part", "retention", "shards", "partial"])
 def test_a_process_killed_at_every_line_loses_nothing(tmp_path: Path, kind: str) -> None:
     assert kills(kind, tmp_path, 1) > 100

@@ -243,3 +243,69 @@ def test_the_base_of_a_slice_has_its_columns(change):
     other = replace(full, tables=(replace(CUT[0], **change), CUT[1]))
     with pytest.raises(TornCheckpoint, match="the base of a shard must be an earlier full shard of its server"):
         check_base(own, name, ShardManifest(other, ()), "here")
+
+
+#: A partial shard of a hashed table on that of attempt 3.
+REMOVING = replace(
+    SHARD, tables=(replace(TABLE, is_partial=True, removes=True),), base=str(ShardName(3, 1, "0" * 64)), generation=12
+)
+LISTED = (*MANIFEST.arrays, ("embedding/removed/query", FILE))
+
+
+def test_removed_rows_have_a_format_of_their_own():
+    manifest = ShardManifest(REMOVING, LISTED)
+    assert b'"headrace.shard/3"' in manifest.to_bytes(), "an earlier release would keep the removed rows"
+    assert ShardManifest.from_bytes(manifest.to_bytes(), "here") == manifest
+    for data in (manifest.to_bytes(), MANIFEST.to_bytes()):
+        other = data.replace(b"shard/3", b"shard/1") if b"shard/3" in data else data.replace(b"shard/1", b"shard/3")
+        with pytest.raises(TornCheckpoint):
+            ShardManifest.from_bytes(other, "here")
+
+
+def test_the_text_of_a_manifest_with_removed_rows_stays():
+    assert ShardManifest(REMOVING, LISTED).name.sha256 == REMOVING_DIGEST
+
+
+REMOVING_DIGEST = "c869001d405cd6421ee5f0f61c7dfb14e9b7584e1247d425aaac28866ca7c83d"
+
+
+@pytest.mark.parametrize(
+    ("shard", "arrays"),
+    [(REMOVING, MANIFEST.arrays), (SHARD, LISTED), (REMOVING, (*LISTED, ("linear/removed/query", FILE)))],
+    ids=["none", "of a full shard", "more"],
+)
+def test_a_shard_has_the_lists_of_its_tables(shard, arrays):
+    manifest = ShardManifest(shard, arrays)
+    with pytest.raises(TornCheckpoint, match="a shard must have the arrays of its removed rows"):
+        ShardManifest.from_bytes(manifest.to_bytes(), "here")
+
+
+def test_partial_tables_alone_have_lines_of_candidates():
+    lines = ("embedding/lines/query", FILE)
+    manifest = ShardManifest(REMOVING, (*LISTED, lines))
+    assert ShardManifest.from_bytes(manifest.to_bytes(), "here") == manifest
+    with pytest.raises(TornCheckpoint, match="a shard must have the arrays of its lines of candidates"):
+        ShardManifest.from_bytes(ShardManifest(SHARD, (*MANIFEST.arrays, lines)).to_bytes(), "here")
+
+
+@pytest.mark.parametrize("change", [{"is_partial": False}, {"columns": 4}], ids=str)
+def test_a_table_that_lists_removed_rows_is_partial_and_whole(change):
+    table = replace(REMOVING.tables[0], **change)
+    own = replace(REMOVING, tables=(table, replace(table, kind="linear", is_partial=True, columns=0)))
+    with pytest.raises(TornCheckpoint, match="must be partial, with all columns"):
+        ShardManifest.from_bytes(ShardManifest(own, LISTED).to_bytes(), "here")
+
+
+def test_shards_that_list_rows_fit_full_ones():
+    """A server whose process is new writes a full shard beside the partial ones of others."""
+    found = [(ShardName(7, server, "0" * 64), ShardManifest(replace(own, server=server), arrays))
+             for server, (own, arrays) in enumerate([(SHARD, MANIFEST.arrays), (REMOVING, LISTED)])]  # fmt: skip
+    check_server_shards(90, found, "here")
+
+
+def test_the_base_of_a_shard_has_its_generation_of_rows():
+    full = ServerShard(3, 1, 2, 40, (TABLE,), generation=12)
+    name = ShardName(3, 1, "0" * 64)
+    check_base(REMOVING, name, ShardManifest(full, ()), "here")
+    with pytest.raises(TornCheckpoint, match="the base of a shard must be an earlier full shard of its server"):
+        check_base(REMOVING, name, ShardManifest(replace(full, generation=13), ()), "here")

@@ -21,7 +21,14 @@ from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.checkpoints.read import Checkpoint, verify_commit
 from trainer.checkpoints.stored_commit import Share
-from trainer.checkpoints.table_sections import OWNER_SECTIONS, ROW_SECTIONS, is_divided, section_name, section_of
+from trainer.checkpoints.table_sections import (
+    OWNER_SECTIONS,
+    ROW_SECTIONS,
+    is_divided,
+    section_name,
+    section_of,
+    with_lines,
+)
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
 from trainer.tables.stores.hashed.saved_history import SECTIONS
@@ -187,3 +194,33 @@ def test_a_plan_of_tables_with_rows_by_id_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "run", checkpoint(2), 2)
     with pytest.raises(ConfigError, match="hashed tables must be placed without a plan"):
         reshard(tmp_path / "run", tmp_path / "to", cyclic_plan([("user", 120, 4), ("words", 120, 2)], 2))
+
+
+@settings(max_examples=scaled(100))
+@given(st.integers(0, 6), st.sets(st.integers(0, 5)), st.integers(1, 4))
+def test_changed_lines_are_put_into_those_of_the_base(lines, changed, width):
+    before = np.arange(lines * width, dtype=np.uint64)
+    own = np.array(sorted(one for one in changed if one < lines), np.int64)
+    found = with_lines(before, own, np.full(len(own) * width, 99, np.uint64), "here")
+    expected = before.reshape(lines, width).copy()
+    expected[own] = 99
+    assert np.array_equal(found, expected.reshape(-1))
+    assert np.array_equal(before, np.arange(lines * width)), "the base stays"
+
+
+@pytest.mark.parametrize(
+    ("lines", "changed"),
+    [
+        ([3], [1, 1]),
+        ([-1], [1, 1]),
+        ([1, 0], [1, 1, 1, 1]),
+        ([0, 0], [1, 1, 1, 1]),
+        ([0], []),
+        ([], [1]),
+        ([0, 1], [1, 1, 1]),
+    ],
+    ids=str,
+)
+def test_other_lines_than_those_of_the_base_are_refused(lines, changed):
+    with pytest.raises(TornCheckpoint, match="changed lines of candidates must be lines of the base"):
+        with_lines(np.zeros(6, np.uint64), np.array(lines, np.int64), np.array(changed, np.uint64), "here")

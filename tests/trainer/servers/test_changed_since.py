@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from trainer.servers.changed_since import ChangedSince
+from trainer.tables.stores.step_changes import StepChanges, TableChanges
 
 SIZES = (11, 0, 30)
 ROWS = st.tuples(st.lists(st.integers(0, 10)), st.lists(st.integers(0, 10**12)), st.lists(st.integers(0, 29)))
@@ -26,7 +27,7 @@ STEPS = st.sampled_from(["update", "snapshot", "full", "publish", "forget"])
 @given(st.lists(st.tuples(STEPS, ROWS), max_size=20))
 def test_rows_since_a_full_shard_are_those_that_were_updated_after_its_snapshot(steps):
     """As sets of rows say it; a table of size 0, such as a hashed one, is not noted. A shard may be whole long after its snapshot."""
-    changed, interval, after_snapshot, since = ChangedSince(SIZES), None, (set(), set()), {}
+    changed, interval, after_snapshot, since = ChangedSince(SIZES, {1: 0}), None, (set(), set()), {}
     for number, (step, rows) in enumerate(steps):
         if step == "update":
             note(changed, rows)
@@ -81,3 +82,71 @@ def test_intervals_begin_again():
     changed.wrote("other", moment.number)
     note(changed, [[2]])
     assert np.flatnonzero(changed.begin().since["other"].of_range(0, 0, 8)).tolist() == [2]
+
+
+def more(numbers, removed=(), lines=()) -> StepChanges:
+    return StepChanges({1: TableChanges(*(np.array(one, np.int64) for one in (numbers, removed, lines)))})
+
+
+PLACES = st.lists(st.integers(0, 19), max_size=4)
+
+
+@settings(max_examples=scaled(100))
+@given(
+    st.lists(
+        st.tuples(STEPS, PLACES, st.lists(st.integers(0, 10**12), max_size=4), st.lists(st.integers(0, 5), max_size=2)),
+        max_size=20,
+    )
+)
+def test_rows_that_lost_their_places_are_listed_since_a_full_shard(steps):
+    """As sets say it, for a hashed table of 20 places; after more removed rows than half of what is noted no shard is a base."""
+    changed, interval, since = ChangedSince((11, 20), {1: 6}), None, {}
+    after_snapshot = (set(), [], set())
+    for number, (step, places, removed, lines) in enumerate(steps):
+        if step == "update":
+            note(changed, [[], places])
+            changed.note_more(more(places, removed, lines))
+            for found in [after_snapshot, *since.values()]:
+                found[0].update(places)
+                found[1].extend(removed)
+                found[2].update(lines)
+        elif step == "snapshot":
+            interval, after_snapshot = changed.begin(), (set(), [], set())
+            for name, of in interval.since.items():
+                assert set(np.flatnonzero(of.among(1, np.arange(20)))) == since[name][0]
+                assert of.removed_rows(1).tolist() == sorted(set(since[name][1]))
+                assert of.lines(1).tolist() == sorted(since[name][2])
+                assert len(since[name][1]) <= 15
+            since = {name: since[name] for name in interval.since}
+        elif step == "full" and interval is not None:
+            changed.wrote(f"shard {number}", interval.number)
+            since[f"shard {number}"] = tuple(type(one)(one) for one in after_snapshot)
+        elif step == "forget":
+            changed.forget()
+            since, interval = {}, None
+
+
+def test_after_many_removed_rows_the_next_shard_is_full():
+    changed = ChangedSince([20], {0: 0})
+    changed.wrote("full", changed.begin().number)
+    for removed, is_base in ((10, True), (1, False)):
+        changed.note_more(StepChanges({0: TableChanges(np.zeros(0, np.int64), np.arange(removed))}))
+        assert ("full" in changed.begin().since) == is_base
+
+
+def test_a_shard_whose_removed_rows_are_listed_no_more_is_no_base():
+    """It is whole only after two later ones, of which the first was published."""
+    changed = ChangedSince([20], {0: 0})
+    late = changed.begin()
+    changed.note_more(StepChanges({0: TableChanges(np.zeros(0, np.int64), np.array([5]))}))
+    changed.wrote("first", changed.begin().number)
+    changed.begin()
+    changed.wrote("late", late.number)
+    assert list(changed.begin().since) == ["first"]
+
+
+def test_values_of_all_rows_that_change_leave_no_base():
+    changed = ChangedSince([8])
+    changed.wrote("full", changed.begin().number)
+    changed.note_more(StepChanges(is_all=True))
+    assert not changed.begin().since

@@ -238,7 +238,8 @@ def published(engine, run, attempt) -> WrittenShards:
         found = shards_of(engine).write(run, attempt, STEP)
     finally:
         engine.end_snapshot()
-    write_checkpoint(Path(run), attempt, {"step": STEP, "ledger": None, "history": []}, {}, keep=2, shards=found)
+    document = {"step": STEP, "ledger": None, "history": [], "position": {"epochs_done": attempt}}
+    write_checkpoint(Path(run), attempt, document, {}, keep=2, shards=found)
     return found
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainer.checkpoints.commit_manifest import TABLE_COLUMNS, array_name
+from trainer.checkpoints.merge_tables import check_rows, newest_of_layers
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.read import read_shards, stored_shard
 from trainer.checkpoints.run_files import RunFiles
@@ -21,20 +22,18 @@ from trainer.checkpoints.shard_name import ShardName
 from trainer.checkpoints.shard_rows import ColumnRange
 from trainer.checkpoints.shards.shard_orders import LoadOrder, LoadProgress, SavedTable
 from trainer.checkpoints.stored_commit import StoredFile, StoredPart, StoredShard, StoredSlice, layered_slice
-from trainer.checkpoints.table_sections import section_name
+from trainer.checkpoints.table_sections import OWNER_SECTIONS, owner_section, section_name, steps_since_base
 from trainer.checkpoints.table_windows import SliceWindow, read_windows
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.servers.allowed_runs import AllowedRuns
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.loads.owned_rows import OwnedRows
 from trainer.servers.loads.sliced_values import SliceValues, joined_values
-from trainer.servers.loads.whole_tables import SourceRows, WholePart, is_whole, load_whole_tables
+from trainer.servers.loads.whole_tables import SourceRows, WholePart, is_whole, joined_layers, load_whole_tables
 from trainer.tables.engine import ChangedRows, TableState
 from trainer.tables.routes.servers.table_documents import HeldTable
 from trainer.tables.state_checks import check_state
-from trainer.tables.stores.hashed.saved_history import (
-    AGES,
-)
+from trainer.tables.stores.hashed.saved_history import AGES
 from transforms.arrays import Array
 
 _WINDOW_BYTES = 16 << 20
@@ -96,18 +95,30 @@ class _Source:
 
     def section(self, section: str) -> Array:
         """See :class:`~trainer.servers.loads.whole_tables.Source`."""
+        if section in OWNER_SECTIONS:
+            return owner_section(self.files, self.part, self.kind, section, self.table)
         return self.file(section_name(self.kind, section, self.table)).array(self.files)
+
+    @property
+    def base(self) -> _Source | None:
+        """The same files in the full shard that has the rows which this one leaves out; None for a full one."""
+        base = self.part.base if self.part.is_partial(self.kind, self.table) else None
+        return None if base is None else replace(self, part=base)
 
     def owned(self, own: OwnedRows) -> SourceRows:
         """See :class:`~trainer.servers.loads.whole_tables.Source`."""
+        base, found = self.base, self._owned_here(own)
+        if base is None:
+            return found
+        before = base._owned_here(own)
+        return joined_layers(before, found, own.own(self.removed_rows())[1], self._steps_since(), self.where)
+
+    def _owned_here(self, own: OwnedRows) -> SourceRows:
+        """The owned rows in these files."""
         shard = self.shard
         rows, weights, slots = (one.array(self.files) for one in (shard.rows, shard.weights, shard.slots))
-        if (
-            self.part.is_partial(self.kind, self.table)
-            or rows.dtype != np.int64
-            or {len(weights), len(slots)} != {len(rows)}
-        ):
-            raise TornCheckpoint("a shard must have all rows of hashed and pruned tables, with values of each", where=self.where,
+        if rows.dtype != np.int64 or {len(weights), len(slots)} != {len(rows)}:
+            raise TornCheckpoint("a shard must have values of each of its rows", where=self.where,
                                  value=(len(rows), len(weights), len(slots)))  # fmt: skip
         ages = self.section(AGES) if self.is_hashed else None
         if ages is not None and (ages.dtype != np.int64 or len(ages) != len(rows)):
@@ -116,6 +127,17 @@ class _Source:
         mine, numbers = own.own(rows)
         read_bytes = sum(one.file.size_bytes for one in (shard.rows, shard.weights, shard.slots))
         return SourceRows(numbers, weights[mine], slots[mine], None if ages is None else ages[mine], read_bytes)
+
+    def removed_rows(self) -> Array:
+        """The rows of the table that its base has, and it has not. Raises :class:`TornCheckpoint`."""
+        stored = self.part.removed(self.kind, self.table)
+        rows = np.zeros(0, np.int64) if stored is None else stored.array(self.files)
+        check_rows(rows, self.where)
+        return rows
+
+    def _steps_since(self) -> int:
+        """The steps by which rows that only the base has are older than it says."""
+        return steps_since_base(self.files, self.part, self.kind, self.table) if self.is_hashed else 0
 
     @property
     def rows(self) -> int:
@@ -249,10 +271,9 @@ def _stored_rows(sources: Sequence[_Source]) -> int:
     """The rows of a table in some shards, by the sizes of files, or by the rows themselves where a shard has a base."""
     total = 0
     for one in sources:
-        base = one.part.base
-        if base is None or not one.part.is_partial(one.kind, one.table):
+        if (base := one.base) is None:
             total += one.rows
             continue
-        of_both = [replace(one, part=part).shard.rows.array(one.files) for part in (base, one.part)]
-        total += len(np.union1d(*of_both))
+        layers = [each.shard.rows.array(one.files) for each in (base, one)]
+        total += len(newest_of_layers(layers, 1, one.removed_rows(), one.where)[0])
     return total

@@ -8,6 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
+from trainer.checkpoints.merge_tables import newest_of_layers
+from trainer.errors import TornCheckpoint
 from trainer.servers.held_rows import HeldRows
 from trainer.servers.loads.owned_rows import OwnedRows
 from trainer.tables.engine import ChangedRows, TableSections, TableState
@@ -42,6 +44,41 @@ class SourceRows:
     slots: Array
     ages: Array | None
     read_bytes: int
+
+
+def joined_layers(before: SourceRows, after: SourceRows, removed: Array, steps: int, where: str) -> SourceRows:
+    """The rows of a partial shard and of its base, as those of one shard.
+
+    Args:
+        before: those of the base, whose arrays may be changed.
+        after: those that were changed since.
+        removed: rows of the base that there are no more, ascending.
+        steps: by which the other rows of the base have become older.
+        where: names the table in errors.
+
+    Raises :class:`~trainer.errors.TornCheckpoint` for shards that do not fit each other.
+    """
+    widths = [(one.weights.shape[1:], one.slots.shape[1:]) for one in (before, after)]
+    if widths[0] != widths[1]:
+        raise TornCheckpoint(
+            "a shard must have the columns of its base", where=where, value=widths[1], allowed=str(widths[0])
+        )
+    rows, places = newest_of_layers([before.rows, after.rows], 1, removed, where)
+    at = np.flatnonzero(places >= len(before.rows))
+    later, has_same = places[at] - len(before.rows), np.array_equal(rows, before.rows)
+
+    def joined(base: Array, changed: Array) -> Array:
+        if not has_same:
+            both: Array = np.concatenate([base, changed])[places]
+            return both
+        base[at] = changed[later]  # in place: no other copy of a large table
+        return base
+
+    ages = None
+    if before.ages is not None and after.ages is not None:
+        ages = joined(before.ages + steps, after.ages)
+    weights, slots = joined(before.weights, after.weights), joined(before.slots, after.slots)
+    return SourceRows(rows, weights, slots, ages, before.read_bytes + after.read_bytes)
 
 
 class Source(Protocol):

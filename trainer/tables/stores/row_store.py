@@ -10,6 +10,7 @@ from trainer.tables.hashed_counts import HashedCounts
 from trainer.tables.hashed_history import KeptHistory
 from trainer.tables.kernels.undo_log import UndoLog
 from trainer.tables.spec import FeatureSpec, TableSpec
+from trainer.tables.stores.step_changes import StepChanges
 from transforms.arrays import Array
 
 
@@ -133,8 +134,17 @@ class KeptSnapshot(Protocol):
     def is_done(self) -> bool:
         """Whether it was closed."""
 
-    def read(self, t: int, first: int, stop: int) -> ChangedRows:
-        """The changed rows of a range; they may be read again until :meth:`leave` is called."""
+    def read(self, t: int, first: int, stop: int, chosen: Array | None = None) -> ChangedRows:
+        """The changed rows of a range; they may be read again until :meth:`leave` is called.
+
+        ``chosen``: a mask over :meth:`noted`, of the rows that are read; None: all.
+        """
+
+    def noted(self, t: int, first: int, stop: int) -> Array | None:
+        """By what changes of the rows of a range are noted: the places of a hashed table, the rows of a pruned one; None: by any row of the range."""
+
+    def absent(self, t: int, rows: Array) -> Array:
+        """Those of some ascending rows or ids that are no rows of a hashed or pruned table."""
 
     def ages(self, t: int, first: int, stop: int) -> Array | None:
         """The ages of the rows of a range of a hashed table; None for another table."""
@@ -166,6 +176,10 @@ class HeldStore(RowStore, Protocol):
     @property
     def undo_log(self) -> UndoLog | None:
         """Undoes what a killed process has begun."""
+
+    @property
+    def step_changes(self) -> StepChanges:
+        """What the last update has changed beside the rows that it names."""
 
     def read_values(self, rows: Array, counts: Array) -> RowValues:
         """As :meth:`read_rows`, with the optimizers' slots, in new arrays. Raises as :meth:`write_values`."""

@@ -42,6 +42,7 @@ from trainer.tables.kernels.whole_messages import read_message, sizes_of
 from trainer.tables.spec import FeatureSpec, TableSpec
 from trainer.tables.state_checks import check_states
 from trainer.tables.stores.dense.snapshot import EngineSnapshot
+from trainer.tables.stores.step_changes import NO_MORE_CHANGES
 from trainer.tables.table_checks import supported_tables
 from transforms.arrays import Array
 
@@ -73,6 +74,7 @@ class DenseStore:
     needs_lookups = False
     sharing = None
     hashed_counts = NO_HASHED_COUNTS
+    step_changes = NO_MORE_CHANGES
 
     def __init__(
         self,

@@ -277,8 +277,15 @@ class EngineSnapshot:
             self._set_captured(t, stop)
         return found
 
-    def read(self, t: int, first: int, stop: int) -> ChangedRows:
-        """As :meth:`capture`, but the rows may be read again until :meth:`leave` is called.
+    def noted(self, t: int, first: int, stop: int) -> None:
+        """See :class:`~trainer.tables.stores.row_store.KeptSnapshot`: changes are noted by the rows of a range."""
+
+    def absent(self, t: int, rows: Array) -> Array:
+        """See :class:`~trainer.tables.stores.row_store.KeptSnapshot`. Raises :class:`BadBatch`: a changed row stays one."""
+        raise BadBatch("only a hashed or pruned table loses rows", value=t)
+
+    def read(self, t: int, first: int, stop: int, chosen: Array | None = None) -> ChangedRows:
+        """As :meth:`capture`, but the rows may be read again until :meth:`leave` is called; ``chosen`` is None.
 
         Raises :class:`ServerLost` for a snapshot that another thread has closed.
         """

@@ -34,6 +34,13 @@ def _log(log: Array, block: int, start: int, value: np.uint64) -> None:
     release()
 
 
+@inlined
+def line_of(key: np.uint64, row: int, lines: int) -> int:
+    """The line of an id among so many; ``key``: what the ids of its table are hashed with."""
+    _, low = hash_of(key, row)
+    return (low * lines) >> 32
+
+
 @uncounted
 def count_candidate(
     t: int, row: int, step: int, layout: IndexLayout, index: IndexValues, log: Array, block: int
@@ -45,9 +52,8 @@ def count_candidate(
     if layout.admit_after[t] == 1:
         return True
     candidates, count, now = index.candidates, 0, step & _STEP_MASK
-    high, low = hash_of(layout.keys[t], row)
-    line = (low * layout.lines[t]) >> 32
-    start = layout.first_candidate[t] + line * WAYS
+    high, _ = hash_of(layout.keys[t], row)
+    start = layout.first_candidate[t] + line_of(layout.keys[t], row, layout.lines[t]) * WAYS
     found, oldest, age_of_oldest = -1, start, -1
     for at in range(start, start + WAYS):
         held = candidates[at]

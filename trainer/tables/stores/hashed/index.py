@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,8 +20,10 @@ from trainer.tables.stores.hashed.candidates import LOG_NUMBERS
 from trainer.tables.stores.hashed.decisions import Decisions, decide, empty_decisions
 from trainer.tables.stores.hashed.find import find_places, sort_distinct
 from trainer.tables.stores.hashed.index_layout import RECORD, WORDS, index_layout, index_values
+from trainer.tables.stores.hashed.listed_changes import list_changes
 from trainer.tables.stores.hashed.options import HashedTable
 from trainer.tables.stores.hashed.use_list import rebuild
+from trainer.tables.stores.step_changes import TableChanges
 from transforms.arrays import Array
 
 
@@ -84,11 +87,11 @@ class PlaceIndex:
             raise self._damaged()
         return places
 
-    def place(self, ids: Array, starts: Array) -> tuple[Decisions, Array]:
+    def place(self, ids: Array, starts: Array) -> tuple[Decisions, Array, Array]:
         """Begin a step, in which these checked ids are used; inside a transaction.
 
-        Returns what it has changed, and the place of each id, -1 for none. Raises :class:`DamagedMemory`, and
-        :class:`ConfigError` after 2**32 steps.
+        Returns what it has changed, the place of each id, -1 for none, and the ids of the rows that it has removed. Raises
+        :class:`DamagedMemory`, and :class:`ConfigError` after 2**32 steps.
         """
         if int(self.words[:, columns.STEP].max()) >= MOST_STEPS:
             raise ConfigError("hashed tables must be saved and restored after so many steps", value=MOST_STEPS)
@@ -102,8 +105,17 @@ class PlaceIndex:
         log.append_to(at + HEAD + kept)
         if not decide(decided, self.layout, self.values, log.log, at):
             raise self._damaged()
+        removed = self._removed_ids(decided)
         self._change(decided)
-        return decided, decided.places[numbers]
+        return decided, decided.places[numbers], removed
+
+    def _removed_ids(self, decided: Decisions) -> Array:
+        """The ids of the places that rows will lose, in their order."""
+        ends = decided.removed_starts
+        if not ends[-1]:
+            return np.zeros(0, np.int64)
+        own = [self.ids_of(t, decided.removed[ends[t] : ends[t + 1]]) for t in range(len(self._tables))]
+        return np.concatenate(own)
 
     def _distinct(self, ids: Array, starts: Array) -> tuple[Decisions, Array]:
         decided, numbers = empty_decisions(len(ids), len(self._tables)), np.empty(len(ids), np.int64)
@@ -113,6 +125,17 @@ class PlaceIndex:
         return decided._replace(
             ids=decided.ids[:found], places=decided.places[:found], is_new=decided.is_new[:found]
         ), numbers
+
+    def changes(self, decided: Decisions, removed: Array) -> list[TableChanges]:
+        """What :meth:`place` has changed of each table, from what it returned."""
+        places, lines = np.empty((2, len(decided.ids)), np.int64)
+        ends = np.zeros((2, len(self._tables) + 1), np.int64)
+        list_changes(decided, self.layout, places, ends[0, 1:], lines, ends[1, 1:])
+        bounds = zip(*ends.tolist(), decided.removed_starts.tolist(), strict=True)
+        return [
+            TableChanges(places[first[0] : stop[0]], removed[first[2] : stop[2]], lines[first[1] : stop[1]])
+            for first, stop in pairwise(bounds)
+        ]
 
     def _change(self, decided: Decisions) -> None:
         log, room = self._log, changes.entries_kept(int(decided.counts[:, 0].sum() + decided.removed_starts[-1]))

@@ -17,6 +17,7 @@ from trainer.tables.kernels.memory import TableMemory
 from trainer.tables.stores.dense.snapshot import EngineSnapshot
 from trainer.tables.stores.hashed import index_layout as columns
 from trainer.tables.stores.hashed.index import PlaceIndex
+from trainer.tables.stores.sorted_rows import without_rows
 from transforms.arrays import Array
 
 _STEP, _CANDIDATES, _NUMBERS = range(3)
@@ -96,19 +97,32 @@ class MixedSnapshot:
         """The ages of the rows of these ranks of a hashed table; None for another table."""
         return self._ages[t][first:stop] if t in self._ages else None
 
-    def read(self, t: int, first: int, stop: int) -> ChangedRows:
+    def noted(self, t: int, first: int, stop: int) -> Array | None:
+        """The places of the rows of these ranks of a hashed table; None for another table."""
+        return self._places[t][first:stop] if t in self._places else None
+
+    def absent(self, t: int, rows: Array) -> Array:
+        """Those of some ascending ids of a hashed table that had no row."""
+        return without_rows(rows, self._ids[t])
+
+    def read(self, t: int, first: int, stop: int, chosen: Array | None = None) -> ChangedRows:
         """The changed rows of a range of rows, or of ranks; they may be read again until :meth:`leave` is called.
+
+        ``chosen``: a mask over the ranks of a hashed table; None: all.
 
         Raises :class:`ServerLost` for ranks that were left.
         """
         if t not in self._ids:
-            return self._rows.read(t, first, stop)
+            return self._rows.read(t, first, stop, chosen)
         if first < self._left[t]:
             raise ServerLost(
                 "rows of a snapshot must be read in their order", value=first, allowed=f">= {self._left[t]}"
             )
-        weights, slots = self._rows.read_some(t, self._places[t][first:stop])
-        return ChangedRows(self._ids[t][first:stop], weights, slots)
+        ids, places = self._ids[t][first:stop], self._places[t][first:stop]
+        if chosen is not None:
+            ids, places = ids[chosen], places[chosen]
+        weights, slots = self._rows.read_some(t, places)
+        return ChangedRows(ids, weights, slots)
 
     def leave(self, t: int, stop: int) -> None:
         """Keep the rows of a table below ``stop``, a row or a rank, no longer."""

@@ -36,12 +36,14 @@ from trainer.tables.spec import FeatureSpec, TableSpec
 from trainer.tables.stores.dense.dense_store import DenseStore, join_by_table, one_event
 from trainer.tables.stores.hashed import index_layout as columns
 from trainer.tables.stores.hashed import rows as kernels
+from trainer.tables.stores.hashed.decisions import Decisions
 from trainer.tables.stores.hashed.dense_memory import DenseMemory
 from trainer.tables.stores.hashed.index import PlaceIndex
 from trainer.tables.stores.hashed.kept_snapshot import MixedSnapshot
 from trainer.tables.stores.hashed.limits import TableLimits
 from trainer.tables.stores.hashed.options import WAYS, HashedTable
 from trainer.tables.stores.hashed.placed_rows import change_rows, select_placed
+from trainer.tables.stores.step_changes import NO_MORE_CHANGES, StepChanges
 from transforms.arrays import Array
 
 _ONE = np.zeros(1, np.int64)
@@ -95,6 +97,9 @@ class MixedTables:
         self._dims, self._slot_dims = self._rows.layout.dims, self._rows.layout.slot_dims
         self._answers = OutputPool(spare=0.25, kept=answers)
         self._loaded = np.zeros(len(options), np.int64)
+        self._last: tuple[Decisions, Array] | None = (
+            None  # what the last update has decided, and the ids that it has removed
+        )
 
     @property
     def hashed_counts(self) -> dict[str, HashedCounts]:
@@ -126,12 +131,20 @@ class MixedTables:
         rows, counts, flat = join_by_table(asked, gradients, self._dims)
         rows, starts = self._checked(rows, counts)
         with self.undo_log.transaction():
-            decided, found = self._index.place(*self._hashed_part(rows, starts))
+            decided, found, removed = self._index.place(*self._hashed_part(rows, starts))
             change_rows(decided, self._rows, self.positions)
             own, numbers, flat = select_placed(starts, self._with_places(rows, starts, found), flat, self._dims)
             distinct = self._rows.update_rows([(own, numbers)], [flat], rates)
         distinct[self.positions] = np.diff(decided.starts)
+        self._last = decided, removed
         return distinct
+
+    @property
+    def step_changes(self) -> StepChanges:
+        """See :class:`~trainer.tables.stores.row_store.HeldStore`."""
+        if self._last is None:
+            return NO_MORE_CHANGES
+        return StepChanges(dict(zip(self.positions.tolist(), self._index.changes(*self._last), strict=True)))
 
     def _checked(self, rows: Array, counts: Array) -> tuple[Array, Array]:
         """Rows as int64, and where those of each table begin."""

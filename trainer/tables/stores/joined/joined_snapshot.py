@@ -105,10 +105,20 @@ class JoinedKeptSnapshot:
         k, number = self._places.of(part)
         return self._own[k], number
 
-    def read(self, t: int, first: int, stop: int) -> ChangedRows:
-        """The changed rows of a range of a saved part."""
+    def noted(self, t: int, first: int, stop: int) -> Array | None:
+        """By what changes of the rows of a range of a saved part are noted."""
         snapshot, own = self._of(t)
-        return snapshot.read(own, first, stop)
+        return snapshot.noted(own, first, stop)
+
+    def absent(self, t: int, rows: Array) -> Array:
+        """Those of some ascending rows or ids that a saved part had not."""
+        snapshot, own = self._of(t)
+        return snapshot.absent(own, rows)
+
+    def read(self, t: int, first: int, stop: int, chosen: Array | None = None) -> ChangedRows:
+        """The changed rows of a range of a saved part; ``chosen``: a mask over :meth:`noted`."""
+        snapshot, own = self._of(t)
+        return snapshot.read(own, first, stop, chosen)
 
     def ages(self, t: int, first: int, stop: int) -> Array | None:
         """The ages of the rows of a range of a hashed table; None for another part."""

@@ -25,6 +25,7 @@ from trainer.tables.state_checks import check_states
 from trainer.tables.stores.dense.dense_store import one_event
 from trainer.tables.stores.joined.joined_snapshot import JoinedKeptSnapshot, JoinedSnapshot, PartPlaces
 from trainer.tables.stores.row_store import HeldStore, PlaceSharing
+from trainer.tables.stores.step_changes import StepChanges
 from transforms.arrays import Array
 
 _ONE = np.ones(1, np.int64)
@@ -113,6 +114,13 @@ class JoinedStore:
         """The rows of one of the stores, and their numbers."""
         rows, counts = asked
         return self._divided(rows, counts)[k], counts[list(self._parts[k].tables)]
+
+    @property
+    def step_changes(self) -> StepChanges:
+        """See :class:`~trainer.tables.stores.row_store.HeldStore`."""
+        found = [(one.tables, one.store.step_changes) for one in self._parts]
+        tables = {own[t]: changes for own, of_store in found for t, changes in of_store.tables.items()}
+        return StepChanges(tables, any(of_store.is_all for _, of_store in found))
 
     @property
     def hashed_counts(self) -> Mapping[str, HashedCounts]:

@@ -17,6 +17,7 @@ from trainer.tables.kernels.memory import TableMemory
 from trainer.tables.stores.dense.snapshot import EngineSnapshot
 from trainer.tables.stores.pruned.history import NUMBER_WORDS
 from trainer.tables.stores.pruned.saved_parts import SavedPart
+from trainer.tables.stores.sorted_rows import without_rows
 from transforms.arrays import Array
 
 #: The numbers of a snapshot: whether all is copied, the step and the other numbers of all tables, then the rows of each part.
@@ -104,8 +105,22 @@ class PrunedSnapshot:
         """Whether it was closed."""
         return self._places.is_done
 
-    def read(self, t: int, first: int, stop: int) -> ChangedRows:
+    def noted(self, t: int, first: int, stop: int) -> Array:
+        """The rows of a part from ``first`` to ``stop``."""
+        found: Array = self._rows[t][self._between(t, first, stop)]
+        return found
+
+    def absent(self, t: int, rows: Array) -> Array:
+        """Those of some ascending rows that a part had not."""
+        return without_rows(rows, self._rows[t])
+
+    def _between(self, t: int, first: int, stop: int) -> slice:
+        return slice(*np.searchsorted(self._rows[t], [first, stop]).tolist())
+
+    def read(self, t: int, first: int, stop: int, chosen: Array | None = None) -> ChangedRows:
         """The rows of a part from ``first`` to ``stop``; they may be read again until :meth:`leave` is called.
+
+        ``chosen``: a mask over these rows; None: all.
 
         Raises :class:`ServerLost` for rows that were left.
         """
@@ -113,12 +128,12 @@ class PrunedSnapshot:
             raise ServerLost(
                 "rows of a snapshot must be read in their order", value=first, allowed=f">= {self._left_rows[t]}"
             )
-        own = slice(*np.searchsorted(self._rows[t], [first, stop]).tolist())
-        if self._parts[t].section:
-            weights, slots = (one[own] for one in self._values[t])
-        else:
-            weights, slots = self._places.read_some(self._group(t), self._values[t][0][own])
-        return ChangedRows(self._rows[t][own], weights, slots)
+        own = self._between(t, first, stop)
+        rows, values = self._rows[t][own], [one[own] for one in self._values[t]]
+        if chosen is not None:
+            rows, values = rows[chosen], [one[chosen] for one in values]
+        weights, slots = values if self._parts[t].section else self._places.read_some(self._group(t), values[0])
+        return ChangedRows(rows, weights, slots)
 
     def leave(self, t: int, stop: int) -> None:
         """Keep the rows of a part below ``stop`` no longer."""

@@ -37,6 +37,7 @@ from trainer.tables.stores.pruned.round import TableRound, TableRows, select_row
 from trainer.tables.stores.pruned.row_importance import RowImportance
 from trainer.tables.stores.pruned.row_starts import RowStarts
 from trainer.tables.stores.pruned.saved_rows import most_important
+from trainer.tables.stores.step_changes import NO_MORE_CHANGES, StepChanges, TableChanges
 from transforms.arrays import Array
 
 _STEP, _ROUNDS = range(2)
@@ -83,6 +84,7 @@ class PrunedRows:
         importance: of all rows.
         candidates: those that the next round looks at.
         counts: what pruning has done in this process.
+        step_changes: see :class:`~trainer.tables.stores.row_store.HeldStore`.
 
     Raises :class:`ConfigError` for tables with quantized rows, and for groups and budgets that do not fit; :class:`DamagedMemory` for a memory
     with other bytes than were written.
@@ -115,7 +117,7 @@ class PrunedRows:
             self.candidates = Candidates(self.addresses, len(self.groups))
         except MemoryError as error:
             raise does_not_fit(self.tables, machine_bytes()) from error
-        self.counts = PruningCounts()
+        self.counts, self.step_changes = PruningCounts(), NO_MORE_CHANGES
         self.memory.attach(self.places.values, self._check)
 
     def _check(self) -> None:
@@ -165,10 +167,11 @@ class PrunedRows:
 
     def end_step(self) -> None:
         """An update has been made. Then a round may begin."""
-        options = self.options
+        options, self.step_changes = self.options, NO_MORE_CHANGES
         self._set_number(_STEP, self.step + 1)
         if self.step % options.decay_steps == 0 and self.importance.decay():
             self.candidates.forget()
+            self.step_changes = StepChanges(is_all=True)
         if options.round_steps:
             if self.step % options.round_steps == 0:
                 self.prune()
@@ -291,6 +294,9 @@ class PrunedRows:
             left = max(left - len(places), 0)
             self.importance.carry(t, change.coming, places)
             self.counts.moved_rows += len(places)
+        moved = {t: TableChanges(np.concatenate([one.leaving, one.coming]), one.leaving)
+                 for t, one in zip(group.tables, changes, strict=True) if len(one.leaving) or len(one.coming)}  # fmt: skip
+        self.step_changes = self.step_changes.joined(moved)
 
     def weights_of(self, table: str, rows: Array) -> Array:
         """Current weights, float32 [len(rows), dim]; zeros of a row without a place. For inspection and tests."""
