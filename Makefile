@@ -8,7 +8,7 @@ CANDIDATES := python3 python3.13 python3.12 python3.11
 SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm clean
+.PHONY: help demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm bench-torch clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -27,10 +27,10 @@ demo: $(READY) ## from raw logs to a trained model; LOGS=path FORMAT=globo|movie
 	@$(BIN)/headrace demo $(if $(LOGS),--logs "$(LOGS)") $(if $(FORMAT),--format $(FORMAT)) $(DEMO_OPTIONS)
 
 test: $(READY) ## the fast tests, in minutes
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not medium and not slow and not flink and not spark and not kafka and not tpu_aot and not wheel" $(TEST_OPTIONS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not medium and not slow and not flink and not spark and not kafka and not torch and not tpu_aot and not wheel" $(TEST_OPTIONS)
 
-test-all: $(READY) ## all tests except those on Flink, Spark and Kafka, for TPUs and of the wheel, and the soak tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not flink and not spark and not kafka and not tpu_aot and not wheel" --hypothesis-profile thorough $(TEST_OPTIONS)
+test-all: $(READY) ## all tests except those on Flink, Spark and Kafka, for PyTorch, for TPUs and of the wheel, and the soak tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not flink and not spark and not kafka and not torch and not tpu_aot and not wheel" --hypothesis-profile thorough $(TEST_OPTIONS)
 
 test-soak: $(READY) ## training jobs killed, preempted and held at many more points
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m soak $(TEST_OPTIONS)
@@ -52,6 +52,15 @@ kafka: $(READY) # a Kafka broker in .kafka/, pinned by tests/kafka/install.py
 
 test-kafka: kafka ## the tests on a real Kafka broker; needs java and mvn
 	$(BIN)/python -m pytest -n 0 -m kafka tests/kafka $(TEST_OPTIONS)
+
+torch: $(READY) # PyTorch, TorchRec and JAX in .torch/, pinned by tests/torch/install.py
+	@$(BIN)/python -m tests.torch.install
+
+test-torch: torch ## the loaders for PyTorch and JAX, with real DataLoader workers
+	$(BIN)/python -m pytest -n 0 -m torch tests/torch $(TEST_OPTIONS)
+
+bench-torch: torch ## the loader for PyTorch beside loaders of Parquet
+	$(BIN)/python -m benchmarks.torch_loader
 
 tpu: $(READY) ## TensorFlow for TPUs and the TPU compiler in .tpu/, for `headrace tpu check`
 	@$(BIN)/python -m trainer.tpu_check.environment .tpu
@@ -86,4 +95,4 @@ bench-fbgemm: $(READY) ## FBGEMM and TorchRec in .fbgemm/, and the benchmarks ag
 	$(if $(TABLES),$(BIN)/python -m benchmarks.planners $(TABLES))
 
 clean: ## remove the environment and the demo's files
-	rm -rf $(VENV) .headrace .fbgemm .flink .kafka .spark .tpu
+	rm -rf $(VENV) .headrace .fbgemm .flink .kafka .spark .torch .tpu

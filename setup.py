@@ -50,8 +50,11 @@ EXTRAS = {
     "beam": ["apache-beam>=2.70", "protobuf>=4.25"],
     "delta": ["deltalake>=1.6"],
     "iceberg": ["pyiceberg>=0.12,<0.13"],
+    "jax": ["jax>=0.4.30"],
     "kafka": ["confluent-kafka>=2.6"],
     "dataflow": ["apache-beam[gcp]>=2.70", *GCS, "packaging>=22", "protobuf>=4.25"],
+    "torch": ["torch>=2.4"],
+    "torchrec": ["torch>=2.4", "torchrec>=1.0"],
     "train": ["keras>=3.8", "protobuf>=4.25", "tensorflow>=2.19"],
     "tft": [
         "apache-beam>=2.70",
@@ -95,8 +98,10 @@ EXTRAS = {
     ],
     "lint": ["import-linter>=2.1", "mypy>=1.14", "ruff>=0.9", "types-pyyaml>=6.0"],
 }
-# tfx-bsl, of the extra "tft", and OR-Tools ask for different versions of absl-py: no environment has both by their own requirements.
-EXTRAS["all"] = sorted({requirement for name, extra in EXTRAS.items() if name != "plan" for requirement in extra})
+# tfx-bsl, of the extra "tft", and OR-Tools ask for different versions of absl-py: no environment has both by their own requirements. PyTorch brings gigabytes
+# of libraries for GPUs, and trains in place of TensorFlow.
+_APART = ("plan", "torch", "torchrec", "jax")
+EXTRAS["all"] = sorted({requirement for name, extra in EXTRAS.items() if name not in _APART for requirement in extra})
 
 #: What follows ``from`` up to the name of the module.
 _GAP = re.compile(rb"from(?:[ \t]|\\\r?\n)+")

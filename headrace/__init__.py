@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from headrace.client.home import Home as Home
     from headrace.client.opening import open as open
     from headrace.frames import try_ as try_
+    from headrace.loaders.batches import batches as batches
+    from headrace.loaders.jax import jax as jax
+    from headrace.loaders.torch import torch as torch
     from headrace.reading import read as read
     from headrace.reading import scan as scan
     from transforms.analysis.expectation import Expect as Expect

@@ -94,7 +94,7 @@ def scan(
     name, version = parsed_name(model)
     first, last = (None if at is None else moment(at) for at in (start, end))
     with (
-        _opened(home, catalog_url) as warehouse,
+        opened_home(home, catalog_url) as warehouse,
         opened_reading(
             warehouse, name, version, first, last, columns=columns, label=label, time=time, holder="headrace.scan"
         ) as reading,
@@ -206,7 +206,8 @@ def _beside(
 
 
 @contextmanager
-def _opened(home: str, catalog_url: str) -> Iterator[Warehouse]:
+def opened_home(home: str, catalog_url: str) -> Iterator[Warehouse]:
+    """The warehouse of a home that exists, until the block ends; ``catalog_url``: "" for the catalog in it."""
     from warehouse.homes import check_exists
     from warehouse.settings import given_settings, settings_of
     from warehouse.warehouse import Warehouse

@@ -15,6 +15,8 @@ from tests.headrace.conftest import SMALL, UNTRIED
 
 #: Those whose examples run TensorFlow.
 OF_TENSORFLOW = ("from_preprocessing_fn", "from_transform_output")
+#: Those whose examples run in the environment of PyTorch and JAX: tests/torch.
+OF_FRAMEWORKS = ("torch", "jax")
 METHODS = tuple(name for name, value in vars(hr.Home).items() if inspect.isfunction(value) and name[0] != "_")
 #: Methods that are shown by the examples of others.
 SHOWN_ELSEWHERE = ("close",)
@@ -66,7 +68,7 @@ def names(tmp_path_factory):
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("name", [one for one in hr.__all__ if one not in OF_TENSORFLOW])
+@pytest.mark.parametrize("name", [one for one in hr.__all__ if one not in OF_TENSORFLOW + OF_FRAMEWORKS])
 def test_a_public_name_has_an_example_that_is_true(name, names):
     check(getattr(hr, name), name, dict(names))
 

@@ -23,7 +23,7 @@ from tests.mutants.trials import Copy, Outcome, Trial, run_trials
 
 #: The largest share of mutants that may survive.
 TARGET_SHARE = 0.05
-_QUICK = "not slow and not soak and not flink and not spark and not tpu_aot and not wheel"
+_QUICK = "not slow and not soak and not flink and not spark and not torch and not tpu_aot and not wheel"
 _LEFT = (Outcome.SURVIVED, Outcome.UNTESTED)
 
 

@@ -57,9 +57,12 @@ EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
     "trainer.solving": ("plan",),
     "headrace.client.progress": ("notebook",),
     "headrace.reading": ("frames",),
+    "headrace.loaders.jax": ("jax",),
+    "headrace.loaders.torch_dataset": ("torch", "torchrec"),
     "headrace.runs.history": ("frames",),
     "headrace.screens.shown": ("frames",),
     "examples": ("train", "tft"),
+    "examples.torch_dlrm": ("torch",),
     "benchmarks": ("bench", *_PRODUCT_EXTRAS),
     "tests": ("test", *_PRODUCT_EXTRAS),
 }
@@ -68,6 +71,8 @@ ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "trainer.tpu_check.compile": ("trainer/tpu_check/compiling.txt",),
     "trainer.tpu_check.tower_program": ("trainer/tpu_check/compiling.txt",),
     "trainer.tpu_check.sparse_core_count": ("trainer/tpu_check/lowering.txt",),
+    "benchmarks.support.sides_of_torch_loader": ("tests/torch/install.py",),
+    "tests.torch": ("tests/torch/install.py",),
     "tests.tpu_aot": ("trainer/tpu_check/lowering.txt", "trainer/tpu_check/compiling.txt"),
     "benchmarks.support.dlrm_of_torchrec": ("benchmarks/support/fbgemm_environment.py",),
     "benchmarks.support.side_of_fbgemm": ("benchmarks/support/fbgemm_environment.py",),
@@ -112,6 +117,10 @@ class Declared:
     distributions_of: Callable[[str], frozenset[str]]
     pins_of: Callable[[str], frozenset[str]]
 
+    def sources(self, module: str) -> frozenset[str]:
+        """The distributions that a module may come from; one that is not installed here has the module's name."""
+        return self.distributions_of(module) or frozenset({canonical(module.partition(".")[0])})
+
     def problem(self, found: Import) -> str:
         """What is wrong with an import; empty if its package is declared where it is imported."""
         extras = _extras_of(found.importer)
@@ -123,7 +132,7 @@ class Declared:
             for pins in map(self.pins_of, files)
         ]
         named = canonical(found.module.partition(".")[0])
-        sources = self.distributions_of(found.module) or frozenset({named})
+        sources = self.sources(found.module)
         if sources & allowed or {*sources, _OTHER_NAMES.get(named, named)} & frozenset().union(*pinned):
             return ""
         elsewhere = sorted(extra for extra, names in self.by_extra.items() if sources & names)
@@ -235,7 +244,7 @@ def imports_below(root: Path, tops: Iterable[str]) -> list[Import]:
 
 def unused_rules(imports: Iterable[Import], known: Declared) -> list[str]:
     """The extras of :data:`EXTRAS_BY_MODULE` without an import that needs them: a rule that allows too much."""
-    found = [(one.importer, known.distributions_of(one.module)) for one in imports]
+    found = [(one.importer, known.sources(one.module)) for one in imports]
     return [
         f"{place}: {extra}"
         for place, extras in EXTRAS_BY_MODULE.items()

@@ -129,7 +129,7 @@ class PreparedRun:
         progress = self.progress
         progress.held_out = self.held_out_after(found)
         run = self._with_fewer_passes(progress.held_out.stopped) if progress.held_out.stopped else self
-        return replace(run, **_left(progress, self.config, self.fragments, self.due, self.trainable))
+        return replace(run, **epochs_left(progress, self.config, self.fragments, self.due, self.trainable))
 
     def _with_fewer_passes(self, passes: int) -> PreparedRun:
         """This run, with the events due again whose changed labels a later pass would have trained."""
@@ -206,7 +206,7 @@ def prepare_run(
         reopened=preparation.reopened,
         saved=saved,
         skipped=tuple(skipped),
-        **_left(preparation.progress, config, preparation.fragments, preparation.due, preparation.trainable),
+        **epochs_left(preparation.progress, config, preparation.fragments, preparation.due, preparation.trainable),
     )
 
 
@@ -403,7 +403,7 @@ def _epochs(progress: RunProgress, config: TrainConfig, segments: Segments | Non
     )
 
 
-def _left(
+def epochs_left(
     progress: RunProgress,
     config: TrainConfig,
     fragments: Mapping[str, tuple[FragmentRef, ...]],

@@ -55,7 +55,8 @@ class Batch:
         return of_ids + self.dense.nbytes + self.labels.nbytes + self.weights.nbytes
 
 
-_Piece = tuple[DecodedFragment, int, int]
+#: Rows ``[start, stop)`` of a fragment.
+BatchPiece = tuple[DecodedFragment, int, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +125,7 @@ class _OpenWindow:
     def left(self) -> int:
         return max(0, len(self._order) - self._drawn)
 
-    def draw(self, count: int) -> list[_Piece]:
+    def draw(self, count: int) -> list[BatchPiece]:
         """The next ``count`` events as pieces, in the order of the stream."""
         chosen = np.sort(self._order[self._drawn : self._drawn + count])
         self._drawn += count
@@ -146,7 +147,7 @@ class BatchAssembler:
     """
 
     def __init__(self, layout: InputLayout, batch_rows: int, window: Window | None = None) -> None:
-        self._shape = _Shape(batch_rows, len(layout.embedded), layout.dense_width, layout.is_weighted, layout.bounds)
+        self._shape = BatchShape.of(layout, batch_rows)
         self._rest = _Rest()
         self._next = window
         self._open: _OpenWindow | None = None
@@ -198,7 +199,7 @@ class BatchAssembler:
             pieces = []
             while (need := wanted - sum(stop - start for _, start, stop in pieces)) and (window := self._window()):
                 pieces += window.draw(min(need, window.left))
-        return _assemble(pieces, self._shape)
+        return assemble(pieces, self._shape)
 
     def _window(self) -> _OpenWindow | None:
         """The window to draw from, opened if it is whole; None if there is none."""
@@ -239,8 +240,8 @@ def make_batches(decoded: Iterable[DecodedFragment], layout: InputLayout, *, bat
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """What all batches of a layout have in common."""
+class BatchShape:
+    """What all batches of a layout have in common; ``batch_rows``: to which they are padded."""
 
     batch_rows: int
     inputs: int
@@ -248,8 +249,17 @@ class _Shape:
     is_weighted: bool
     bounds: tuple[int, ...]
 
+    @classmethod
+    def of(cls, layout: InputLayout, batch_rows: int) -> BatchShape:
+        """The shape of batches of ``batch_rows``."""
+        return cls(batch_rows, len(layout.embedded), layout.dense_width, layout.is_weighted, layout.bounds)
 
-def _assemble(pieces: Sequence[_Piece], shape: _Shape) -> Batch:
+
+def assemble(pieces: Sequence[BatchPiece], shape: BatchShape) -> Batch:
+    """The batch of some rows, at least one, in their order.
+
+    Raises :class:`BadFeature` for an id outside the buckets of its input, or lists whose offsets do not ascend.
+    """
     batch_rows, rows = shape.batch_rows, sum(stop - start for _, start, stop in pieces)
     dense = np.zeros((batch_rows, shape.dense_width), np.float32)
     labels = np.zeros((batch_rows, *pieces[0][0].labels.shape[1:]) if pieces else batch_rows, np.float32)
@@ -271,7 +281,7 @@ def _assemble(pieces: Sequence[_Piece], shape: _Shape) -> Batch:
 _NO_ROWS = np.zeros(0, np.int64)
 
 
-def _stack(pieces: Sequence[_Piece], shape: _Shape) -> IdBatch:
+def _stack(pieces: Sequence[BatchPiece], shape: BatchShape) -> IdBatch:
     """The ids of all inputs of a batch, checked."""
     ranges = np.zeros((len(pieces), 4), np.int64)
     taken: list[Array] = []

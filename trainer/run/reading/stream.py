@@ -47,7 +47,7 @@ def fragment_stream(
         waiting: deque[Future[DecodedFragment]] = deque()
 
         def submit(count: int) -> None:
-            waiting.extend(pool.submit(_load, ref, read, layout, head) for ref in islice(remaining, count))
+            waiting.extend(pool.submit(load_fragment, ref, read, layout, head) for ref in islice(remaining, count))
 
         submit(ahead)
         try:
@@ -60,7 +60,8 @@ def fragment_stream(
                 future.cancel()
 
 
-def _load(ref: FragmentRef, read: ReadFragment, layout: InputLayout, head: AnyHead) -> DecodedFragment:
+def load_fragment(ref: FragmentRef, read: ReadFragment, layout: InputLayout, head: AnyHead = BINARY) -> DecodedFragment:
+    """Read and decode a fragment. Raises :class:`BadFeature` for other rows than it must have, and what decoding raises."""
     table = read(ref.fragment)
     if table.num_rows != ref.fragment.live_rows:
         raise BadFeature("a fragment must have the rows that the read solution states", where=f"fragment {ref.key}",

@@ -1,0 +1,1 @@
+"""Loaders for PyTorch and JAX in their own environment, ``.torch/``."""
