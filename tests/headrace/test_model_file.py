@@ -9,7 +9,7 @@ from headrace.model_file import ModelFileError, chosen_models, load_models
 from transforms.errors import DuplicateInput, InputError, TypeMismatch
 
 ROOT = Path(__file__).parents[2]
-ALONE = ("first_model", "preprocessing_fn")  # one model each
+ALONE = ("first_model", "preprocessing_fn", "torch_dlrm")  # one model each
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem not in ALONE)
 
 

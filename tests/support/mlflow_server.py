@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conftest import ROOT
+from tests.support.processes import PATIENCE_SECS
 
 #: Made once in a checkout, and not tracked.
 ENVIRONMENT = ROOT / ".mlflow"
@@ -48,7 +49,7 @@ def mlflow_server(folder: Path) -> Iterator[str]:
         finally:
             process.terminate()
             try:
-                process.wait(20)
+                process.wait(PATIENCE_SECS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -58,7 +59,7 @@ def _wait(uri: str, process: subprocess.Popen[bytes], log: Path) -> None:
     end = time.monotonic() + _START_SECS
     while time.monotonic() < end and process.poll() is None:
         try:
-            with urllib.request.urlopen(f"{uri}/health", timeout=2) as answer:
+            with urllib.request.urlopen(f"{uri}/health", timeout=PATIENCE_SECS) as answer:
                 if answer.status == 200:
                     return
         except OSError:

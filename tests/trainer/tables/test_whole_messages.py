@@ -243,7 +243,7 @@ def test_changed_rows_are_noted_at_their_places(sizes, seed):
     rows = np.concatenate([draw.integers(0, max(size, 1), count) for size, count in zip(sizes, counts, strict=True)])
     starts = np.concatenate([[0], np.cumsum(sizes)])
     found, expected = np.zeros(int(sizes.sum()), np.uint16), np.zeros(int(sizes.sum()), np.uint16)
-    note_rows(rows, counts, starts, 9, found)
+    note_rows(rows, counts, starts, sizes > 0, 9, found)
     noted = np.repeat(sizes > 0, counts)
     expected[(np.repeat(starts[:-1], counts) + rows)[noted]] = 9
     assert found.tolist() == expected.tolist()

@@ -34,7 +34,7 @@ _ROWS = (
     "INSERT INTO component_operators SELECT {fp}, 'o' || (i - i / 1000 * 1000), 1 FROM n",
     "INSERT INTO component_subgraphs SELECT {fp}, {fp} FROM n",
     "INSERT INTO component_subgraphs SELECT {fp}, CAST(900000000 + i / 5 AS VARCHAR) FROM n",
-    "INSERT INTO model_inputs SELECT i - i / 400 * 400 + 1, i / 400, 'x', {fp} FROM n",
+    "INSERT INTO model_inputs (model, position, name, fingerprint) SELECT i - i / 400 * 400 + 1, i / 400, 'x', {fp} FROM n",
     "INSERT INTO submissions SELECT i + 1, i - i / 400 * 400 + 1, i, false, 0, 0, 0, 0 FROM n WHERE i < 1000",
     "INSERT INTO memo_files (id, path, checksum, rows, size_bytes, live_bytes, written_at) VALUES (1, 'x', 'x', 1, 1, 1, 0)",
     "INSERT INTO memos (memo_key, fingerprint, fragment, state, file, rows, size_bytes, secs, created_at, changed_at,"
