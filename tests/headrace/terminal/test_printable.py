@@ -19,11 +19,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import headrace.screens
 from headrace.cli.main import run
+from headrace.runs.comparison import Difference
 from headrace.terminal.logs import PrintableFormatter
 from headrace.terminal.output import document, emit, emit_line, record_to
 from headrace.terminal.printable import json_printable, printable, printable_screen
@@ -119,6 +121,13 @@ def _given(kind: type, name: str, hint: Any) -> Any:
         return "<f4"
     if (kind.__name__, name) == ("LinkTable", "files"):
         return dict.fromkeys(("ids", "values", "removed"), HOSTILE)
+    if kind.__name__ == "Curve" and name != "run":
+        return np.array([1.0, 2.0])
+    if (kind.__name__, name) == ("RunIdentity", "inputs"):
+        return ({"name": HOSTILE, "fingerprint": HOSTILE},)
+    if kind.__name__ == "RunComparison" and name in ("figures", "common_epochs"):
+        figures = {f"{HOSTILE}/normalized_entropy": 0.5}
+        return (Difference(HOSTILE, *((0.5, None) if name == "figures" else (figures, figures))),)
     return filled(hint)
 
 
