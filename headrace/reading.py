@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
+from headrace.data_frames import frame_library
 from transforms.errors import InputError
 from transforms.time_range import Moment, moment
 
@@ -226,13 +226,7 @@ def _conversion(form: str) -> Callable[[pa.Table], Any]:
         raise InputError("as_ must be a known form", where="as_", value=form, allowed=", ".join(FORMS))
     if form == "arrow":
         return lambda table: table
-    try:
-        if form == "polars":
-            import polars
-
-            return polars.from_arrow
-        import_module("pandas")  # pyarrow makes the frame, and needs it
-    except ModuleNotFoundError as error:
-        raise InputError(f"{form} must be installed to read as {form}", where="as_", value=str(error),
-                         next_step=f"pip install {form}, or read as arrow") from None  # fmt: skip
-    return lambda table: table.to_pandas()
+    library = frame_library("polars" if form == "polars" else "pandas", where="as_", otherwise="read as arrow")
+    if form == "polars":
+        return lambda table: library.from_arrow(table)
+    return lambda table: table.to_pandas()  # pyarrow makes the frame

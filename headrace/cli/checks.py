@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.metrics import needs_prometheus
 from headrace.cli.options.quantities import moment_of, span_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
@@ -105,20 +106,16 @@ def show(
 
 def _write_metrics(screen: DriftScreen, file: str) -> None:
     """Write the figures at once: the collector must not read half of them."""
-    from headrace.checks.drift_metrics import metrics_text
+    with needs_prometheus("--metrics"):
+        from headrace.metrics.exposition import text_of
+    from headrace.metrics.drift import InputDrift, drift_families
     from pipelines.outputs.publication import write_atomic
 
-    figures = {
-        one.input: {
-            "psi": one.psi,
-            "ks": one.ks,
-            "new_id": one.new_share,
-            "empty": one.empty_share,
-            "findings": float(len(one.findings)),
-        }
+    inputs = [
+        InputDrift(one.input, one.psi, one.ks, one.new_share, one.empty_share, len(one.findings))
         for one in screen.inputs
-    }
+    ]
     try:
-        write_atomic(Path(file), metrics_text(screen.model, figures).encode())
+        write_atomic(Path(file), text_of(drift_families(screen.model, inputs)))
     except OSError as error:
         raise StorageError("the file of metrics cannot be written", where="--metrics", value=str(error)) from error

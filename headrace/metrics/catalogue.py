@@ -23,13 +23,14 @@ MEANING: Mapping[str, str] = {
     "embedding_worker": "an embedding worker: headrace ps worker",
     "fleet": "headrace jobs run",
     "predict": "headrace predict",
+    "checks": "headrace checks run --metrics FILE, which ends and so writes a file for the textfile collector of the node exporter",
 }
 
 
 @cache
 def all_metrics() -> Mapping[str, tuple[Metric, ...]]:
     """The metrics of each kind of process. Raises :class:`InputError` for a name that two of them have."""
-    from headrace.metrics import scoring
+    from headrace.metrics import drift, scoring
     from headrace.metrics.exposition import SCRAPES
     from headrace.metrics.process import INFO
     from pipelines.worker import queue_metrics, worker_metrics
@@ -48,6 +49,7 @@ def all_metrics() -> Mapping[str, tuple[Metric, ...]]:
         server_metrics,
         fleet_metrics,
         scoring,
+        drift,
     )
     every = [INFO, SCRAPES, *(one for module in modules for one in module.METRICS)]
     names = [one.name for one in every]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -48,6 +49,24 @@ class RegistryCollector(Collector):
     def describe(self) -> Iterator[Metric]:
         """No metrics, so that registering reads no catalog."""
         return iter(())
+
+
+class _Families(Collector):
+    """Families that do not change."""
+
+    def __init__(self, families: Iterable[Family]) -> None:
+        self._families = tuple(families)
+
+    def collect(self) -> Iterator[Metric]:
+        for one in self._families:
+            yield _exposed(one, False)
+
+
+def text_of(families: Iterable[Family]) -> bytes:
+    """Families in the text format of Prometheus, as a file that a collector reads."""
+    registry = CollectorRegistry()
+    registry.register(_Families(families))
+    return generate_latest(registry)
 
 
 def _exposed(family: Family, is_anonymous: bool) -> Metric:

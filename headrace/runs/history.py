@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from headrace.data_frames import frame_library
 from trainer.run.history.figures import figures
 from trainer.run.history.run_history import RunHistory
 from transforms.arrays import Array
@@ -14,6 +15,8 @@ from transforms.errors import InputError
 #: A row for each window of steps, or for each commit.
 Rows = Literal["windows", "commits"]
 ROWS: Final[tuple[Rows, ...]] = ("windows", "commits")
+
+_OTHERWISE = "use the columns in windows and commits"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,21 +56,8 @@ class History:
 
     def to_polars(self, rows: Rows = "windows") -> Any:
         """A ``polars.DataFrame``; figures that are not defined are null. Raises :class:`InputError` if it is not installed."""
-        try:
-            import polars
-        except ModuleNotFoundError as error:
-            raise _missing("polars", error) from None
-        return polars.from_arrow(self.to_arrow(rows))
+        return frame_library("polars", where="to_polars", otherwise=_OTHERWISE).from_arrow(self.to_arrow(rows))
 
     def to_pandas(self, rows: Rows = "windows") -> Any:
         """A ``pandas.DataFrame``; figures that are not defined are NaN. Raises :class:`InputError` if it is not installed."""
-        try:
-            from pandas import DataFrame
-        except ModuleNotFoundError as error:
-            raise _missing("pandas", error) from None
-        return DataFrame(dict(self.columns(rows)))
-
-
-def _missing(package: str, error: ModuleNotFoundError) -> InputError:
-    return InputError(f"{package} must be installed for this form", where=f"to_{package}", value=str(error),
-                      next_step=f"pip install {package}, or use the columns in windows and commits")  # fmt: skip
+        return frame_library("pandas", where="to_pandas", otherwise=_OTHERWISE).DataFrame(dict(self.columns(rows)))

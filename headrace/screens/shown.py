@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.data_frames import frame_library
 from headrace.terminal.output import document, html_text, plain_text
 from transforms.errors import InputError
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-class Shown:
+class Shown(ABC):
     """A frozen dataclass that a command prints, and that a method of :func:`headrace.open` returns.
 
     A screen has ``repr=False``: an interactive session shows its text.
@@ -21,9 +23,9 @@ class Shown:
 
     __slots__ = ()
 
+    @abstractmethod
     def render(self) -> RenderableType:
         """The screen as rich text."""
-        raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         """The screen as JSON values, with the fields of ``--json``."""
@@ -32,19 +34,13 @@ class Shown:
 
     def to_polars(self, rows: str = "") -> Any:
         """The rows of the screen as a ``polars.DataFrame``; ``rows``: see :func:`records_of`. Raises :class:`InputError`."""
-        try:
-            import polars
-        except ModuleNotFoundError as error:
-            raise _missing("polars", error) from None
-        return polars.from_dicts(records_of(self.to_dict(), rows), infer_schema_length=None)
+        library = frame_library("polars", where="to_polars", otherwise="use to_dict()")
+        return library.from_dicts(records_of(self.to_dict(), rows), infer_schema_length=None)
 
     def to_pandas(self, rows: str = "") -> Any:
         """The rows of the screen as a ``pandas.DataFrame``; ``rows``: see :func:`records_of`. Raises :class:`InputError`."""
-        try:
-            from pandas import DataFrame
-        except ModuleNotFoundError as error:
-            raise _missing("pandas", error) from None
-        return DataFrame(records_of(self.to_dict(), rows))
+        library = frame_library("pandas", where="to_pandas", otherwise="use to_dict()")
+        return library.DataFrame(records_of(self.to_dict(), rows))
 
     def __str__(self) -> str:
         return plain_text(self)
@@ -92,8 +88,3 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
         else:
             found[name] = value
     return found
-
-
-def _missing(package: str, error: ModuleNotFoundError) -> InputError:
-    return InputError(f"{package} must be installed for this form", where=f"to_{package}", value=str(error),
-                      next_step=f"pip install {package}, or use to_dict()")  # fmt: skip

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import headrace as hr
 from headrace.checks import partition_sketches
@@ -61,7 +62,12 @@ def test_a_changed_day_is_found_with_status_3_and_written_for_prometheus(cli, ho
     said = cli("checks", "run", "ctr", "--metrics", tmp_path / "m.prom", status=DataError.exit_status).out
     assert "population stability index" in said
     assert "of events are empty" in said
-    assert 'headrace_checks_findings{model="ctr",input="price"} ' in (tmp_path / "m.prom").read_text()
+    families = {one.name: one for one in text_string_to_metric_families((tmp_path / "m.prom").read_text())}
+    found = {
+        (one.labels["model"], one.labels["input"]): one.value for one in families["headrace_checks_findings"].samples
+    }
+    assert found["ctr", "price"] > 0
+    assert found["ctr", "label"] == 0
     assert cli("checks", "run", "ctr", "--end", f"{FIRST + timedelta(days=DAYS):%Y-%m-%d}").status == 0
 
 

@@ -9,7 +9,19 @@ from enum import StrEnum
 from transforms.errors import InputError
 
 #: The second word of a name: the kind of process that has the metric, or the queue that workers read.
-ROLES = ("process", "worker", "queue", "controller", "reader", "host", "server", "embedding_worker", "fleet", "predict")
+ROLES = (
+    "process",
+    "worker",
+    "queue",
+    "controller",
+    "reader",
+    "host",
+    "server",
+    "embedding_worker",
+    "fleet",
+    "predict",
+    "checks",
+)
 _NAME = re.compile(rf"headrace_(?:{'|'.join(ROLES)})_[a-z][a-z0-9_]*[a-z0-9]\Z", re.ASCII)
 _LABEL = re.compile(r"[a-z][a-z_]*\Z", re.ASCII)
 #: The upper limits of the buckets of durations, in seconds: from a message in memory to a job of hours, about two a decade.

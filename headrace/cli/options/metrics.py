@@ -25,6 +25,18 @@ if TYPE_CHECKING:
 Serve = Callable[[Registry], None]
 
 
+@contextmanager
+def needs_prometheus(option: str) -> Iterator[None]:
+    """Imports in the block need ``prometheus_client``. Raises :class:`InputError` for ``option`` without it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        raise InputError("prometheus_client must be installed for metrics", where=option, value=str(error),
+                         next_step="pip install 'headrace[metrics]'") from error  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class MetricsOptions:
     """Where a process serves its metrics. Raises :class:`InputError` for options without an address."""
@@ -108,13 +120,8 @@ class MetricsOptions:
         if (address := self.address) is None:
             yield lambda registry: None
             return
-        try:
+        with needs_prometheus("--metrics-address"):
             from headrace.metrics.endpoint import Endpoint
-        except ModuleNotFoundError as error:
-            if error.name != "prometheus_client":
-                raise
-            raise InputError("prometheus_client must be installed to serve metrics", where="--metrics-address", value=str(error),
-                             next_step="pip install 'headrace[metrics]'") from error  # fmt: skip
         from headrace.metrics.targets import listed_target, target_file
 
         with ExitStack() as serving:

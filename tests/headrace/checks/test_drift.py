@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.checks.column_sketch import ColumnSketch, sketch_column
 from headrace.checks.drift import Limits, drift_of
-from headrace.checks.drift_metrics import metrics_text
+from headrace.metrics.drift import InputDrift, drift_families
+from headrace.metrics.exposition import text_of
 from transforms.analysis.expectation import Expect
 from transforms.errors import InputError
 from transforms.ranges import between
@@ -96,9 +98,9 @@ def test_a_limit_that_is_none_is_refused(wrong):
 
 
 def test_metrics_are_text_of_prometheus_whatever_the_names_are():
-    parser = pytest.importorskip("prometheus_client.parser")
-    text = metrics_text('a "model"', {"in\\put\n": {"psi": 0.25, "ks": None, "findings": 1.0}})
-    families = {one.name: one for one in parser.text_string_to_metric_families(text)}
+    found = [InputDrift("in\\put\n", 0.25, None, None, 0.0, 1)]
+    text = text_of(drift_families('a "model"', found)).decode()
+    families = {one.name: one for one in text_string_to_metric_families(text)}
     sample = families["headrace_checks_psi_ratio"].samples[0]
     assert (sample.labels, sample.value) == ({"model": 'a "model"', "input": "in\\put\n"}, 0.25)
     assert families["headrace_checks_ks_ratio"].samples == []
