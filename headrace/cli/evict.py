@@ -24,8 +24,9 @@ from headrace.cli.options.conditions import (
     refuse_empty,
 )
 from headrace.cli.options.quantities import age_of, bytes_of, moment_of
-from headrace.cli.options.session import AsJson, Home, open_warehouse, user_name
+from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
+from headrace.terminal.user import user_name
 from transforms.errors import InputError
 
 if TYPE_CHECKING:

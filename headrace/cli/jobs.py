@@ -17,6 +17,7 @@ from headrace.cli.options.runs import job_folder, run_folder
 from headrace.cli.options.session import AsJson, Home, home_folder, home_location, run_location
 from headrace.cli.train_options.arguments import arguments_without_file, parse_training, save_options, training_values
 from headrace.terminal.output import emit, say
+from headrace.views.jobs import FLEET, listed
 from transforms.child_process import module_command
 from transforms.errors import HeadraceError, InputError
 from transforms.log_fields import log_fields
@@ -79,10 +80,7 @@ def submit(
 @app.command("ls")
 def list_(fleet: FleetFolder = "", home: Home = "", as_json: AsJson = False) -> None:
     """List the jobs."""
-    from headrace.screens.jobs import JobsScreen
-
-    store = _store(fleet, home)
-    emit(JobsScreen(str(store.folder), store.jobs()), as_json=as_json)
+    emit(listed(_store(fleet, home).folder), as_json=as_json)
 
 
 @app.command("show")
@@ -166,7 +164,7 @@ def run(
 def _store(fleet: str, home: str) -> FleetStore:
     from trainer.job.launch.fleet_store import FleetStore
 
-    return FleetStore(Path(fleet or os.path.join(home_folder(home, "a fleet without --fleet"), "fleet")).absolute())
+    return FleetStore(Path(fleet or os.path.join(home_folder(home, "a fleet without --fleet"), FLEET)).absolute())
 
 
 def _absolute(path: str, folder: str) -> str:

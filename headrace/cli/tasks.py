@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options.conditions import refuse_empty
-from headrace.cli.options.session import AsJson, Home, open_warehouse, user_name
+from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import Screen, emit
+from headrace.terminal.user import user_name
 from transforms.errors import InputError, StorageError
 
 if TYPE_CHECKING:

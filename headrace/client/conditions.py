@@ -1,8 +1,8 @@
-"""Conditions on components from Python values. Pure."""
+"""Conditions on components, as keyword arguments of methods. Pure."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from transforms.comparison.pattern import Pattern
 from transforms.errors import InputError
@@ -10,13 +10,45 @@ from warehouse.scheduling.task_states import MemoState
 from warehouse.search.query import ComponentQuery
 
 
-def query_of(*, pattern: str | None, state: str | None, **conditions: Any) -> ComponentQuery:
-    """The query of conditions, of which ``pattern`` and ``state`` are text. Raises :class:`InputError`."""
+class Conditions(TypedDict, total=False):
+    """What a component must meet, all of it; see :class:`~warehouse.search.query.ComponentQuery`.
+
+    ``pattern`` is the text of a pattern, and ``state`` the name of a state of memos.
+    """
+
+    column: str
+    operator: str
+    subgraph: str
+    pattern: str
+    fingerprint: str
+    model: str
+    client: str
+    table: str
+    min_size_bytes: int
+    max_size_bytes: int
+    min_hits: int
+    min_saved_secs: float
+    state: str
+
+
+def query_of(
+    created_before: float | None = None, created_after: float | None = None, **conditions: Unpack[Conditions]
+) -> ComponentQuery:
+    """The query of conditions; the times are epoch seconds. Raises :class:`InputError`, also for a condition that there is not."""
+    if unknown := sorted(set(conditions) - set(Conditions.__annotations__)):
+        raise InputError(
+            "a condition must be a known one", value=", ".join(unknown), allowed=", ".join(Conditions.__annotations__)
+        )
+    given: dict[str, Any] = {**conditions}
+    if "pattern" in given:
+        given["pattern"] = Pattern.parse(given["pattern"])
+    if "state" in given:
+        given["state"] = _state(given["state"])
+    return ComponentQuery(created_before=created_before, created_after=created_after, **given)
+
+
+def _state(name: str) -> MemoState:
     known = {one.lower(): one for one in MemoState}
-    if state is not None and state.lower() not in known:
-        raise InputError("state must be a state of memos", where="state", value=state, allowed=", ".join(known))
-    return ComponentQuery(
-        pattern=None if pattern is None else Pattern.parse(pattern),
-        state=None if state is None else known[state.lower()],
-        **conditions,
-    )
+    if name.lower() not in known:
+        raise InputError("state must be a state of memos", where="state", value=name, allowed=", ".join(known))
+    return known[name.lower()]

@@ -2,59 +2,47 @@
 
 from __future__ import annotations
 
-import getpass
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
-from headrace.client.arguments import Value, arguments_of
-from headrace.client.commands import run_command, to_stderr
-from headrace.client.given_files import file_of, paths_of
+from headrace.client.given_files import paths_of
 from headrace.client.progress import shown_progress
+from headrace.client.started_commands import StartedCommands
 from headrace.terminal.parent import Progress
+from headrace.terminal.user import user_name
 from headrace.views.jobs import FLEET
 from transforms.errors import InputError
 from transforms.expressions.model import Model
 from transforms.time_range import Moment, moment
 from warehouse.config import WarehouseConfig
-from warehouse.settings import variable_of, variables
 from warehouse.warehouse import Warehouse
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.checks.drift import Limits
+    from headrace.client.conditions import Conditions
     from headrace.screens.analyze import OfModel
     from headrace.screens.check import CheckScreen
     from headrace.screens.curves import CurvesScreen
     from headrace.screens.drift import DriftScreen
     from headrace.screens.dry_run import DryRunScreen
-    from headrace.screens.evaluation import EvaluationScreen
     from headrace.screens.evictions import EvictionScreen
-    from headrace.screens.export import ExportScreen
     from headrace.screens.graphs import GraphScreen, GraphsScreen
     from headrace.screens.inferred import InferredScreen
     from headrace.screens.jobs import JobsScreen
-    from headrace.screens.lakes import LakeScreen
     from headrace.screens.models import ExplainScreen, ModelScreen, ModelsScreen, SubmittedScreen
-    from headrace.screens.predict import PredictedScreen
     from headrace.screens.runs import RunDiffScreen, RunScreen, RunsScreen
     from headrace.screens.status import StatusScreen
-    from headrace.screens.sweeps import SweepScreen
-    from headrace.screens.tables import ImportedScreen, RegisteredScreen, TableScreen, TablesScreen
-    from headrace.screens.topics import TopicScreen
-    from headrace.screens.training import TrainedScreen
-    from headrace.screens.work import WorkScreen
+    from headrace.screens.tables import TableScreen, TablesScreen
     from pipelines.analysis.plan import ChangedAnalysis
     from warehouse.search.query import Sort
 
-T = TypeVar("T")
 
-
-class Home:
+class Home(StartedCommands):
     """An open warehouse. Methods return what the commands print: screens, with fields, ``to_dict()``, ``to_polars()`` and ``to_pandas()``.
 
     :meth:`work`, :meth:`train`, :meth:`predict`, :meth:`evaluate`, :meth:`export`, :meth:`add_table` and :meth:`import_log` run their commands as processes of their
@@ -67,14 +55,8 @@ class Home:
     """
 
     def __init__(self, config: WarehouseConfig, *, progress: bool) -> None:
-        self._config = config
-        self._is_shown = progress
+        super().__init__(config, progress=progress)
         self._warehouse = Warehouse.open(config)
-
-    @property
-    def location(self) -> str:
-        """The folder or the bucket of the warehouse."""
-        return self._config.home
 
     def close(self) -> None:
         """Close the connections to the catalog."""
@@ -106,8 +88,8 @@ class Home:
     def tables(self) -> TablesScreen:
         """All tables.
 
-        >>> [one.name for one in w.tables().tables]
-        ['log']
+        >>> "log" in [one.name for one in w.tables().tables]
+        True
         """
         from headrace.views.tables import listed
 
@@ -220,20 +202,6 @@ class Home:
 
     # Tables
 
-    def add_table(
-        self, name: str, folder: str | Path, *, time_column: str = "", **options: Value
-    ) -> RegisteredScreen | LakeScreen | TopicScreen:
-        """Register a folder of hive-partitioned Parquet, a Delta or Iceberg table, or a topic of Kafka; again to bring what is new.
-
-        ``options``: those of ``headrace table add``, such as ``partition_by="hour"``.
-
-        >>> w.add_table("log", logs, time_column="time").added  # again: nothing is new
-        ()
-        """
-        _refuse_endless(options)
-        found = self._run(object, "table", "add", name, str(folder), time_column=time_column or None, **options)
-        return cast("RegisteredScreen | LakeScreen | TopicScreen", found)
-
     def infer(
         self,
         files: str | Path | Sequence[str | Path],
@@ -254,28 +222,6 @@ class Home:
 
         found = infer_schema(paths_of(files), rows=rows, time=TimeOptions(time_column, row_order, no_time))
         return inferred_schema(found, "-")
-
-    def import_log(
-        self,
-        name: str,
-        files: str | Path | Sequence[str | Path],
-        *,
-        schema: InferredScreen | Mapping[str, Any] | str | Path = "",
-        **options: Value,
-    ) -> ImportedScreen:
-        """Import logs as partitions of Parquet, and register them; bad rows go to reject files.
-
-        ``schema``: of text files: what :meth:`infer` found, a schema as a mapping, or a schema file. ``options``: those of ``headrace table import``, such as
-        ``unique_by="id"``.
-
-        >>> w.import_log("clicks", csv, schema=w.infer(csv)).rows
-        300
-        """
-        from headrace.screens.tables import ImportedScreen
-
-        document = schema if isinstance(schema, Mapping | str | Path) else schema.schema
-        with file_of(document) as file:
-            return self._run(ImportedScreen, "table", "import", name, *paths_of(files), schema=file, **options)
 
     # Models
 
@@ -405,27 +351,17 @@ class Home:
     def search(
         self,
         *,
-        column: str | None = None,
-        operator: str | None = None,
-        subgraph: str | None = None,
-        pattern: str | None = None,
-        fingerprint: str | None = None,
-        model: str | None = None,
-        client: str | None = None,
-        table: str | None = None,
         older_than: timedelta | None = None,
         newer_than: timedelta | None = None,
-        min_size_bytes: int | None = None,
-        max_size_bytes: int | None = None,
-        min_hits: int | None = None,
-        min_saved_secs: float | None = None,
-        state: str | None = None,
         sort: Sort = "newest",
         limit: int = 50,
         offset: int = 0,
         count: bool = False,
+        **conditions: Unpack[Conditions],
     ) -> GraphsScreen:
         """The components that meet every condition, as ``headrace graphs search``; ages are since the first request.
+
+        ``conditions``: those of :class:`~headrace.client.conditions.Conditions`, such as ``column="query"`` or ``min_size_bytes=10**6``.
 
         >>> w.search(column="query", sort="saved", count=True).total
         1
@@ -433,11 +369,7 @@ class Home:
         from headrace.client.conditions import query_of
         from headrace.views.graphs import page
 
-        query = query_of(
-            column=column, operator=operator, subgraph=subgraph, pattern=pattern, fingerprint=fingerprint, model=model, client=client, table=table,
-            created_before=self._before(older_than), created_after=self._before(newer_than), min_size_bytes=min_size_bytes,
-            max_size_bytes=max_size_bytes, min_hits=min_hits, min_saved_secs=min_saved_secs, state=state,
-        )  # fmt: skip
+        query = query_of(self._before(older_than), self._before(newer_than), **conditions)
         return page(self._warehouse, query, sort=sort, limit=limit, offset=offset, count=count)
 
     def component(self, fingerprint: str) -> GraphScreen:
@@ -455,30 +387,18 @@ class Home:
         *,
         plan: str = "",
         why: str = "evicted by hand",
-        column: str | None = None,
-        operator: str | None = None,
-        subgraph: str | None = None,
-        pattern: str | None = None,
-        fingerprint: str | None = None,
-        model: str | None = None,
-        client: str | None = None,
-        table: str | None = None,
         start: Moment | None = None,
         end: Moment | None = None,
         older_than: timedelta | None = None,
         newer_than: timedelta | None = None,
-        min_size_bytes: int | None = None,
-        max_size_bytes: int | None = None,
-        min_hits: int | None = None,
-        min_saved_secs: float | None = None,
-        state: str | None = None,
         budget_bytes: int | None = None,
         unpaid: bool = False,
+        **conditions: Unpack[Conditions],
     ) -> EvictionScreen:
         """A preview of the memos that meet every condition; or evict them, with the ``plan`` of a preview.
 
         ``w.evict(column="query")`` shows what would go, and ``w.evict(column="query", plan=preview.plan.id)`` evicts exactly that, or raises
-        :class:`~warehouse.eviction.evict.PlanChanged` if something has changed since. Ages are those of memos; other conditions are as for :meth:`search`.
+        :class:`~warehouse.errors.PlanChanged` if something has changed since. Ages are those of memos; ``conditions`` are those of :meth:`search`.
 
         >>> preview = w.evict(column="price")
         >>> preview.plan.memos, preview.plan.done
@@ -488,189 +408,20 @@ class Home:
         from headrace.views.evictions import evicted, planned
         from warehouse.eviction.plan import EvictionRequest
 
-        whole = self.component(fingerprint).fingerprint if fingerprint else None
+        if "fingerprint" in conditions:
+            conditions["fingerprint"] = self.component(conditions["fingerprint"]).fingerprint  # of exactly one
         request = EvictionRequest(
-            query=query_of(
-                column=column, operator=operator, subgraph=subgraph, pattern=pattern, fingerprint=whole, model=model, client=client, table=table,
-                min_size_bytes=min_size_bytes, max_size_bytes=max_size_bytes, min_hits=min_hits, min_saved_secs=min_saved_secs, state=state,
-            ),
+            query=query_of(**conditions),
             start=None if start is None else moment(start),
             end=None if end is None else moment(end),
             written_before=self._before(older_than),
             written_after=self._before(newer_than),
             budget_bytes=budget_bytes,
             unpaid=unpaid,
-        )  # fmt: skip
-        if plan:
-            return evicted(self._warehouse, request, why=why, who=_user(), plan=plan)
-        return planned(self._warehouse, request)
-
-    # Commands in processes of their own
-
-    def work(self, *, until_idle: bool = True, **options: Value) -> WorkScreen:
-        """Compute what is queued, as ``headrace work``; ``options``: those of the command, such as ``memory_limit="2GB"``.
-
-        >>> w.work().tasks  # all is computed
-        0
-        """
-        from headrace.screens.work import WorkScreen
-
-        return self._run(WorkScreen, "work", until_idle=until_idle, **options)
-
-    def train(
-        self,
-        model: str,
-        *,
-        start: Moment | None = None,
-        end: Moment | None = None,
-        test_end: Moment | None = None,
-        config: Mapping[str, Any] | str | Path = "",
-        **options: Value,
-    ) -> TrainedScreen:
-        """Train a submitted model over partitions in time order, as ``headrace train``; again to go on where it ended.
-
-        Args:
-            model: its name.
-            start: the first partition.
-            end: the end of the trained partitions, not included.
-            test_end: the end of the partitions after ``end`` that test the model, not included.
-            config: training options as a mapping, or their file.
-            options: those of the command, such as ``hosts=2`` or ``servers="1..4"``.
-
-        >>> w.train("ctr", config={"linear": True, "deep": False, "linear_learning_rate": 0.05, "passes": 1}).finished
-        True
-        """
-        from headrace.screens.training import TrainedScreen
-
-        with file_of(config) as file:
-            return self._run(
-                TrainedScreen, "train", model, start=start, end=end, test_end=test_end, config=file, **options
-            )
-
-    def sweep(
-        self,
-        name: str,
-        model: str,
-        space: Mapping[str, Sequence[Any] | tuple[float, float]],
-        *,
-        end: Moment,
-        test_end: Moment,
-        config: Mapping[str, Any] | str | Path = "",
-        **options: Value,
-    ) -> SweepScreen:
-        """Try training options by successive halving, as ``headrace sweep run``; again to go on where it ended.
-
-        Args:
-            name: of the sweep.
-            model: of the model.
-            space: for each training option a list of values, or a tuple of the ends of a range of numbers.
-            end: the end of the trained partitions, not included.
-            test_end: the end of the partitions that test the last trials.
-            config: training options of all trials as a mapping, or their file.
-            options: those of the command, such as ``trials=16``, ``rungs=3`` or ``slots=2``.
-
-        >>> fixed = {"deep": False, "linear": True, "passes": 1}
-        >>> rates = {"linear_learning_rate": [0.01, 0.1]}
-        >>> found = w.sweep(
-        ...     "rates", "ctr", rates, end="2026-03-02T02:00", test_end="2026-03-02T04:00", config=fixed, rungs=1
-        ... )
-        >>> found.finished, len(found.trials)
-        (True, 2)
-        """
-        from headrace.screens.sweeps import SweepScreen
-
-        varied = [f"{option}={_space_text(values)}" for option, values in space.items()]
-        with file_of(config) as file:
-            return self._run(
-                SweepScreen,
-                "sweep",
-                "run",
-                name,
-                model,
-                option=varied,
-                end=end,
-                test_end=test_end,
-                config=file,
-                **options,
-            )
-
-    def predict(
-        self,
-        model: str,
-        output: str | Path,
-        *,
-        start: Moment | None = None,
-        end: Moment | None = None,
-        columns: Sequence[str] = (),
-        **options: Value,
-    ) -> PredictedScreen:
-        """Score partitions with the newest checkpoint of a trained model into the folder ``output``, as ``headrace predict``.
-
-        ``columns``: raw columns to write with the scores.
-
-        >>> w.predict("ctr", scores, columns=["query"]).partitions
-        4
-        """
-        from headrace.screens.predict import PredictedScreen
-
-        return self._run(
-            PredictedScreen,
-            "predict",
-            model,
-            output=output,
-            start=start,
-            end=end,
-            columns=",".join(columns) or None,
-            **options,
         )
-
-    def evaluate(
-        self,
-        model: str,
-        *,
-        start: Moment | None = None,
-        end: Moment | None = None,
-        by: Sequence[str] = (),
-        **options: Value,
-    ) -> EvaluationScreen:
-        """The figures of a trained model on partitions, also by the values of raw columns, as ``headrace evaluate``.
-
-        >>> w.evaluate("ctr", by=["category"]).partitions
-        4
-        """
-        from headrace.screens.evaluation import EvaluationScreen
-
-        _refuse_endless(options)
-        return self._run(EvaluationScreen, "evaluate", model, start=start, end=end, by=list(by), **options)
-
-    def export(
-        self, model: str, output: str | Path, *, trained: str | Path | bool = False, **options: Value
-    ) -> ExportScreen:
-        """A SavedModel of a model's inputs, or of the trained model from raw columns to predictions, as ``headrace model export``.
-
-        ``trained``: True for the model's run in the home, or the folder of a run.
-
-        >>> w.export("ctr", served, trained=True).columns
-        3
-        """
-        from headrace.screens.export import ExportScreen
-
-        run = model if trained is True else trained or None
-        return self._run(ExportScreen, "model", "export", model, output=output, trained=run, **options)
-
-    def _run(self, kind: type[T], *words: str, **options: Value) -> T:
-        """The screen of a command of this warehouse, which runs as a process."""
-        command, arguments = _command(words)
-        with shown_progress(is_shown=self._is_shown) as show:
-            found = run_command(
-                [*command, f"--home={self.location}", *arguments_of(options), "--", *arguments],
-                changes={**dict.fromkeys(variables(), ""), variable_of("catalog_url"): self._config.catalog_url},
-                show=show,
-                tell=to_stderr,
-            )
-        if not isinstance(found, kind):
-            raise TypeError(f"headrace {' '.join(command)} must show {kind.__name__}, got {type(found).__name__}")
-        return found
+        if plan:
+            return evicted(self._warehouse, request, why=why, who=user_name(), plan=plan)
+        return planned(self._warehouse, request)
 
     def _before(self, age: timedelta | None) -> float | None:
         """The time so long ago, in epoch seconds."""
@@ -682,24 +433,6 @@ class Home:
         return self.location
 
 
-def _space_text(values: Sequence[Any] | tuple[float, float]) -> str:
-    """A list of values, or a range, as the command takes it."""
-    if isinstance(values, tuple):
-        least, most = values
-        return f"{least!r}..{most!r}"
-    return ",".join(one if isinstance(one, str) else json.dumps(one) for one in values)
-
-
-#: Groups of commands, whose first word is followed by the command.
-_GROUPS = ("table", "model", "sweep")
-
-
-def _command(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """A command, and its arguments."""
-    count = 2 if words[0] in _GROUPS else 1
-    return words[:count], words[count:]
-
-
 def _check_models(models: Sequence[object]) -> Sequence[Model]:
     """Raise :class:`InputError` unless all are models, and there is one."""
     found = [one for one in models if isinstance(one, Model)]
@@ -708,18 +441,3 @@ def _check_models(models: Sequence[object]) -> Sequence[Model]:
         raise InputError("models must be hr.Model objects", where="models", value=wrong,
                          next_step='model = hr.Model("name", client=..., label=...)')  # fmt: skip
     return found
-
-
-def _refuse_endless(options: Mapping[str, Value]) -> None:
-    if options.get("follow"):
-        raise InputError(
-            "a method must end", where="follow", value=True, next_step="run the command with --follow in a terminal"
-        )
-
-
-def _user() -> str:
-    """The name of the user; empty for a user without a name, as in many containers."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""

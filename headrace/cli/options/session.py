@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -119,11 +118,3 @@ def warehouse_settings(option: str) -> Settings:
     from warehouse.settings import settings_of
 
     return settings_of(home_location(option), {}, os.environ)
-
-
-def user_name() -> str:
-    """The name of the user; empty for a user without a name, as in many containers."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""

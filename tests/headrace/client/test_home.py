@@ -107,6 +107,9 @@ def test_an_unknown_state_or_pattern_says_what_is_allowed(home):
     assert "ready" in caught.value.allowed
     with pytest.raises(InputError):
         home.search(pattern="hash_buckets(")
+    with pytest.raises(InputError, match="known one") as caught:
+        home.evict(colunm="price")
+    assert "column" in caught.value.allowed
 
 
 def test_an_eviction_needs_the_plan_of_a_preview(home):
