@@ -113,7 +113,12 @@ def distance(before: NumberSketch, now: NumberSketch) -> tuple[float, float]:
     places = np.unique(np.concatenate([np.asarray(before.bins, np.int64), np.asarray(now.bins, np.int64)]))
     upto = [np.cumsum(_counts_at(one, places)) for one in (before, now)]
     found = float(np.max(np.abs(upto[0] / upto[0][-1] - upto[1] / upto[1][-1])))
-    return found, _KS_FACTOR * math.sqrt(1 / before.values + 1 / now.values)
+    return found, chance_distance(before.values, now.values)
+
+
+def chance_distance(before: int, now: int) -> float:
+    """The Kolmogorov-Smirnov distance that chance reaches between so many values: a smaller change cannot be seen. Both are above 0."""
+    return _KS_FACTOR * math.sqrt(1 / before + 1 / now)
 
 
 def _psi(before: ColumnSketch, now: ColumnSketch) -> tuple[float | None, float]:

@@ -52,7 +52,11 @@ class DriftRow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DriftScreen(Shown):
-    """The inputs of a model in its newest partitions, against those before."""
+    """The inputs of a model in its newest partitions, against those before.
+
+    Attributes:
+        has_too_few: the ranges have so few events that changes as large as the limits may be chance, and are no findings.
+    """
 
     model: str
     version: int
@@ -63,6 +67,7 @@ class DriftScreen(Shown):
     first: str
     last: str
     partitions: int
+    has_too_few: bool
     inputs: tuple[DriftRow, ...]
 
     @property
@@ -90,7 +95,15 @@ class DriftScreen(Shown):
             if found
             else f"no input is above its limits: {many(len(self.inputs), 'input')}"
         )
-        return Group(head, grid(columns, rows), "", end)
+        return Group(head, grid(columns, rows), "", end, *([self._few] if self.has_too_few else []))
+
+    @property
+    def _few(self) -> str:
+        first = self.inputs[0]
+        return (
+            f"{many(first.rows, 'event')} against {count_text(first.rows_before)} are too few: changes as large as the limits may be chance, and are no findings; "
+            f"next: choose other ranges by --end, --last and --against: headrace table show {self.table}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def drift(
     Raises :class:`InputError` for a range without partitions, and :class:`~transforms.errors.NotFound` for an unknown model.
     """
     from headrace.checks.column_sketch import merged_sketches
-    from headrace.checks.drift import drift_of
+    from headrace.checks.drift import chance_distance, drift_of
     from headrace.screens.drift import DriftScreen
 
     name, version = _named(model)
@@ -46,12 +46,14 @@ def drift(
         if not found:
             raise InputError(f"the range {which} must hold partitions", where=f"table {table}", value=f"{start.isoformat()} to {stop.isoformat()}",
                              next_step=f"choose other ranges by --end, --last and --against: headrace table show {table}")  # fmt: skip
+    old_rows, new_rows = (sum(next(iter(one.sketches.values())).rows for one in part) for part in (before, now))
+    has_too_few = not old_rows or not new_rows or chance_distance(old_rows, new_rows) > limits.ks
     rows = []
     for column in parts[0].sketches:
         old, new = (merged_sketches([one.sketches[column] for one in part]) for part in (before, now))
         rows.append(_row(column, drift_of(old, new, expectations.get(column), limits)))
     return DriftScreen(
-        name, shown_version, table, before[0].partition, before[-1].partition, len(before), now[0].partition, now[-1].partition, len(now), tuple(rows)
+        name, shown_version, table, before[0].partition, before[-1].partition, len(before), now[0].partition, now[-1].partition, len(now), has_too_few, tuple(rows)
     )  # fmt: skip
 
 

@@ -56,6 +56,13 @@ def test_an_unchanged_log_has_no_finding_and_status_0(cli, home):
     assert "no input is above its limits" in cli("checks", "run", "ctr").out
 
 
+def test_ranges_of_few_events_say_that_they_are_too_few(cli, home):
+    assert not cli("checks", "run", "ctr", "--ks", "0.2", "--json").json["has_too_few"]
+    strict = cli("checks", "run", "ctr", "--ks", "0.01")
+    assert "400 events against 2,800 are too few" in strict.out
+    assert "headrace table show log" in strict.out
+
+
 def test_a_changed_day_is_found_with_status_3_and_written_for_prometheus(cli, home, tmp_path):
     write_day(tmp_path / "logs", DAYS, price=2.0, empty=0.3)
     cli("table", "add", "log", tmp_path / "logs")
