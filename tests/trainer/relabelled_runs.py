@@ -23,6 +23,7 @@ from trainer.job.host.snapshots import take_snapshot
 from trainer.job.host.unit_gate import UnitGate
 from trainer.job.launch.checkpoint_publisher import facts_of
 from trainer.job.launch.training_job import PlanOptions, make_job
+from trainer.model.gradient_norms import NO_NORMS
 from trainer.run import loop
 from trainer.run.preparation.job_plan import JobPlan
 from trainer.run.preparation.preparation import prepare_run
@@ -113,6 +114,7 @@ class Recording:
     hashed_counts: ClassVar[dict[str, Any]] = {}
     hot_figures = None
     sum_figures = None
+    gradient_norms = NO_NORMS
 
     def __init__(self, log: Log, head: Any, on_event: Callable[[Event, int], None], crash_after: int = -1) -> None:
         self.head, self._on_event, self._left = head, on_event, crash_after
