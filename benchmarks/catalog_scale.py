@@ -1,7 +1,7 @@
-"""Time of submitting, solving and searching with large catalogs, compared with targets.
+"""Time of submitting, solving, searching and previewing evictions with large catalogs, compared with targets.
 
     python -m benchmarks.catalog_scale [--database sqlite|postgresql|both] [--keep FOLDER] [--submissions 40] [--small]
-                                       [--components N]
+                                       [--components N] [--hours N]
 
 The catalogs are made first (``benchmarks/support/catalogs.py``): PostgreSQL with 1 M components and 20 M memos over the
 table ``events``, SQLite with 100,000 and 2 M; both also with a table of 8,760 hourly partitions and the memos of one model
@@ -28,15 +28,18 @@ from typing import Any
 
 from sqlalchemy import event, func, select
 
-from benchmarks.support.catalogs import BEGAN_AT, DATABASES, EVENTS, HOUR_SECS, HOURS, YEAR, Size, made
+from benchmarks.support.catalogs import BEGAN_AT, COLUMN_BYTES, DATABASES, EVENTS, HOUR_SECS, HOURS, YEAR, Size, made
 from benchmarks.support.harness import machine
 from benchmarks.support.scale_models import choose, model
+from transforms.comparison.pattern import Pattern
 from transforms.expressions.model import Model
 from warehouse import (
     ComponentQuery,
+    EvictionRequest,
     Submission,
     Warehouse,
     WarehouseConfig,
+    plan_eviction,
     read_solution,
     search_components,
     submit_model,
@@ -50,6 +53,9 @@ SMALL = Size(600, fragments=4, real=300, hours=48, inputs=50, in_file=60, waitin
 #: The share of a model's inputs that are new, by the paper's average.
 NEW = 0.05
 FILES = 10
+#: The most components for which the targets of patterns and previews hold.
+FEW = 10_000
+TARGET_PATTERN_SECS, TARGET_PREVIEW_SECS = 0.300, 2.0
 TARGET_SUBMIT_SECS, TARGET_SOLVE_SECS, TARGET_SEARCH_SECS = 0.250, 3.0, 0.200
 #: The most memory of a read solution, as a multiple of its manifest: each fragment once more, and the files.
 TARGET_MEMORY = 3.0
@@ -126,6 +132,8 @@ def measure(url: str, home: Path, size: Size, submissions: int, report: Report) 
         _long_tables(warehouse, size, report)
         _solutions(warehouse, size, report)
         _searches(warehouse, report)
+        _patterns(warehouse, size, report)
+        _previews(warehouse, size, report)
 
 
 def _submissions(warehouse: Warehouse, size: Size, count: int, report: Report) -> None:
@@ -234,6 +242,31 @@ def _searches(warehouse: Warehouse, report: Report) -> None:
         report.line(f"search by raw column {column}, 50 of many", timed(warehouse, runs), TARGET_SEARCH_SECS)
 
 
+def _patterns(warehouse: Warehouse, size: Size, report: Report) -> None:
+    """Patterns with their count: of an operator alone, of a rare value, and of two operators that most components have."""
+    target = TARGET_PATTERN_SECS if size.components <= FEW else None
+    for text in ("hash_buckets(_)", "hash_buckets(_, buckets=1017)", "unigrams(lower(_))"):
+        query = ComponentQuery(pattern=Pattern.parse(text))
+        runs = [partial(search_components, warehouse, query, limit=50, count=True)] * 5
+        report.line(f"search by {text}, with count", timed(warehouse, runs), target, by="p50")
+
+
+def _previews(warehouse: Warehouse, size: Size, report: Report) -> None:
+    target = TARGET_PREVIEW_SECS if size.components <= FEW else None
+    half = size.components * size.fragments * COLUMN_BYTES // 2
+    for what, request in (
+        ("of raw column x3", EvictionRequest(query=ComponentQuery(column="x3"))),
+        ("of everything", EvictionRequest(budget_bytes=0)),
+        ("down to about half of the bytes", EvictionRequest(budget_bytes=half)),
+    ):
+        report.line(
+            f"eviction preview {what}",
+            timed(warehouse, [partial(plan_eviction, warehouse, request)] * 3),
+            target,
+            by="p50",
+        )
+
+
 def main() -> int:
     """Measure; the exit status is 1 if a target is missed (never with ``--small``)."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -242,6 +275,7 @@ def main() -> int:
     parser.add_argument("--submissions", type=int, default=40)
     parser.add_argument("--small", action="store_true", help="tiny catalogs, to test the script")
     parser.add_argument("--components", type=int, help="number of components, instead of that of the targets")
+    parser.add_argument("--hours", type=int, help="hours of the long table, instead of a year")
     options = parser.parse_args()
     report = Report()
     print(machine())
@@ -251,6 +285,8 @@ def main() -> int:
             size = SMALL if options.small else SIZES[database]
             if options.components:
                 size = replace(size, components=options.components)
+            if options.hours:
+                size = replace(size, hours=options.hours)
             with made(database, size, options.keep or Path(folder)) as (url, home):
                 measure(url, home, size, options.submissions, report)
     print("every target is met" if not report.missed else f"missed: {', '.join(report.missed)}")

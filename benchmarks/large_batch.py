@@ -1,6 +1,6 @@
 """Training with a batch k times as large: the entropy of events as they come, by optimizer and schedule.
 
-    python -m benchmarks.large_batch [--hours 48] [--batch-rows 256] [--factor 16] [--seeds 3] [--passes 1] [--globo FOLDER] [--quick]
+    python -m benchmarks.large_batch [--hours 48] [--batch-rows 256] [--factor 16] [--seeds 3] [--passes 1] [--sides LAMB LARS] [--globo FOLDER] [--quick]
 
 A DLRM trains the first hours of Globo's news log, else the sample log, with small batches and with batches ``--factor`` times as large: with
 the same rates; with rates times the root of the factor, without and with a warm-up; and with LAMB and LARS. The rates of small batches are those that suit batches of 1,024 times the root of the ratio. The figure is the normalised entropy of events before they are trained (of the
@@ -87,6 +87,9 @@ def main() -> None:
     parser.add_argument("--factor", type=int, default=16)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--passes", type=int, default=1)
+    parser.add_argument(
+        "--sides", nargs="+", help="sides to train beside small batches, by how their names begin; all without it"
+    )
     given = parser.parse_args()
     print(machine())
     with tempfile.TemporaryDirectory(prefix="headrace-batches-") as name:
@@ -98,6 +101,8 @@ def main() -> None:
         print(f"{'':<29}{'entropy':>9}{'newest':>9}   above small batches: all; newest")
         before: list[tuple[float, float]] = []
         for side, options in setups(given.batch_rows, given.factor, steps).items():
+            if before and given.sides and not side.startswith(tuple(given.sides)):
+                continue
             found = []
             for seed in range(given.seeds):
                 with tempfile.TemporaryDirectory(prefix="headrace-batch-") as folder:

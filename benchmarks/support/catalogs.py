@@ -48,7 +48,7 @@ EVENTS, HOURS, YEAR = "events", "hours", "year"
 BEGAN_AT = 1_735_689_600  # 2025-01-01
 HOUR_SECS, DAY_SECS = 3_600, 86_400
 _CLIENTS = tuple(f"client_{i}" for i in range(8))
-_ROWS, _COLUMN_BYTES, _SECS = 1_000_000, 2_000_000, 0.5
+_ROWS, COLUMN_BYTES, _SECS = 1_000_000, 2_000_000, 0.5
 _NEVER = ("never_seen", "this component was never computed over this data")
 
 
@@ -259,7 +259,7 @@ class _Filling:
         ))  # fmt: skip
         self.loader.load(
             "memo_files", ("id", "path", "checksum", "rows", "size_bytes", "live_bytes", "written_at"),
-            ((file.row, _memo_path(file), _made_up("file", file.row), _ROWS, *[_COLUMN_BYTES * len(file.members)] * 2,
+            ((file.row, _memo_path(file), _made_up("file", file.row), _ROWS, *[COLUMN_BYTES * len(file.members)] * 2,
               float(file.place.end)) for file in self._files()),
         )  # fmt: skip
         self.loader.load("coverage", ("file", "content", "column_set"), (
@@ -372,7 +372,7 @@ def _ready(file: _Held) -> Iterator[Row]:
         "READY",
         file.row,
         _ROWS,
-        _COLUMN_BYTES,
+        COLUMN_BYTES,
         _SECS,
         float(BEGAN_AT),
         float(place.end),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from transforms.comparison.alignment import is_commutative
+from transforms.comparison.alignment import is_commutative, is_variadic
 from transforms.comparison.pattern_parser import parse_term
 from transforms.comparison.pattern_terms import (
     Anything,
@@ -31,6 +31,7 @@ from transforms.comparison.pattern_terms import (
 from transforms.graphs.graph import Artifact, Literal, Node, Operation, RawColumn, topological
 from transforms.graphs.programs import PROGRAMS, program_keywords, program_params
 from transforms.graphs.programs import Constant as Found
+from transforms.operators import REGISTRY
 from transforms.operators.declaration import Scalar
 from transforms.types import DType
 
@@ -91,6 +92,20 @@ class Pattern:
         return frozenset(term.prefix for term in self._terms if isinstance(term, ArtifactDigest))
 
     @cached_property
+    def is_by_names(self) -> bool:
+        """Whether components with operators of today's versions have a match exactly if they read :attr:`columns` and apply :attr:`operators`.
+
+        So it is for a column, and for an operator over any arguments, such as ``hash_buckets(_)``.
+        """
+        match self.term:
+            case Anything() | ColumnTerm():
+                return True
+            case Call(operator=str(name), params=(), program="") if name not in PROGRAMS:
+                return all(isinstance(arg, Anything) for arg in self.term.args) and _takes_any(name, self.term)
+            case _:
+                return False
+
+    @cached_property
     def _terms(self) -> tuple[Term, ...]:
         return tuple(_terms(self.term))
 
@@ -99,6 +114,38 @@ def find(pattern: Pattern, root: Node) -> tuple[Node, ...]:
     """Every node under ``root`` that matches, each once, arguments before their readers."""
     known: _Known = {}
     return tuple(node for node in topological([root]) if _matches(pattern.term, node, known))
+
+
+def _takes_any(operator: str, call: Call) -> bool:
+    """Whether a call with arguments ``_`` stands for every application of today's version of an operator."""
+    args = REGISTRY[operator].args
+    if call.version not in (None, REGISTRY[operator].version):
+        return False
+    least = len(args) - 1 if is_variadic(operator) else len(args)
+    return len(call.args) <= least if call.further else not is_variadic(operator)
+
+
+class PatternFinder:
+    """Looks for a pattern in many components; a node that several components have is compared once.
+
+    ``kept_nodes``: the most answers that are kept; then all of them are forgotten.
+    """
+
+    def __init__(self, pattern: Pattern, kept_nodes: int = 200_000) -> None:
+        self._pattern, self._kept_nodes = pattern, kept_nodes
+        self._known: _Known = {}
+        self._without: set[str] = set()
+
+    def is_in(self, root: Node) -> bool:
+        """Whether any node of this component matches."""
+        if len(self._without) + len(self._known) > self._kept_nodes:
+            self._without.clear()
+            self._known.clear()
+        for node in topological([root], self._without):
+            if _matches(self._pattern.term, node, self._known):
+                return True
+            self._without.add(node.identity)
+        return False
 
 
 def _terms(term: Term) -> Iterator[Term]:

@@ -222,17 +222,26 @@ def component_from_document(document: object) -> Node:
     :func:`transforms.execution.plan.compile_plan` checks the operators and their types. Raises
     :class:`~transforms.errors.DataError`, which names the place, for any other document.
     """
+    nodes: list[Node] = []
+    for entry in component_entries(document):
+        nodes.append(node_from(entry, nodes))
+    return nodes[-1]
+
+
+def component_entries(document: object) -> Iterable[Part]:
+    """The entries of a component's document, one a node, arguments before their readers; at least one.
+
+    Raises :class:`~transforms.errors.DataError` for anything else.
+    """
     whole = document_part(document, _KIND)
     stated = whole.at("format") if whole.has("format") else whole
     if stated.value != FORMAT:
         raise stated.refused(FORMAT if stated is not whole else f"an object of format {FORMAT}")
-    nodes: list[Node] = []
-    for entry in whole.fields(("format", "nodes")).at("nodes").items(least=1):
-        nodes.append(_node_from(entry, nodes))
-    return nodes[-1]
+    return whole.fields(("format", "nodes")).at("nodes").items(least=1)
 
 
-def _node_from(entry: Part, before: Sequence[Node]) -> Node:
+def node_from(entry: Part, before: Sequence[Node]) -> Node:
+    """The node of an entry; ``before``: the nodes of the entries before it. Raises :class:`~transforms.errors.DataError`."""
     fields = next((fields for fields in _ENTRIES if entry.has(fields[0])), _ENTRIES[-1])
     entry.fields(fields)
     column_type = type_from_document(entry.at("type"))

@@ -1,11 +1,12 @@
-"""List the ready memos of components that an eviction may take."""
+"""List, count and sum the ready memos of components that an eviction may take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, exists, func, select
+from sqlalchemy import Connection, FromClause, and_, exists, func, select
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
@@ -34,12 +35,70 @@ def ready_memos(connection: Connection, request: EvictionRequest, fingerprints: 
 
 def count_ready(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> int:
     """The number of :func:`ready_memos`."""
-    of, placed = schema.memos.c, schema.memos.join(schema.fragments, schema.fragments.c.id == schema.memos.c.fragment)
-    counted = select(func.count()).select_from(placed).where(*_ready(request))
+    return _total(connection, request, fingerprints, func.count())
+
+
+def ready_bytes(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> int:
+    """The bytes of :func:`ready_memos`."""
+    return _total(connection, request, fingerprints, func.coalesce(func.sum(schema.memos.c.size_bytes), 0))
+
+
+def _total(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str], value: Any) -> int:
+    query = select(value).select_from(_placed(request)).where(*_ready(request))
     return sum(
-        connection.execute(counted.where(of.fingerprint.in_(chunk))).scalar_one()
+        int(connection.execute(query.where(schema.memos.c.fingerprint.in_(chunk))).scalar_one())
         for chunk in chunks(fingerprints, _COMPONENTS)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentSums:
+    """The ready memos of a component that fulfil a request. ``changed_at``: when the newest became ready, in epoch seconds."""
+
+    fingerprint: str
+    memos: int
+    rows: int
+    size_bytes: int
+    secs: float
+    changed_at: float
+
+
+def sum_by_component(
+    connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]
+) -> Iterator[ComponentSums]:
+    """The sums of :func:`ready_memos` by component, for components with any; the database adds."""
+    of = schema.memos.c
+    sums = (func.count(), func.sum(of.rows), func.sum(of.size_bytes), func.sum(of.secs), func.max(of.changed_at))
+    for name, memos, rows, size_bytes, secs, changed_at in _grouped(
+        connection, request, fingerprints, of.fingerprint, sums
+    ):
+        yield ComponentSums(name, memos, int(rows), int(size_bytes), float(secs), float(changed_at))
+
+
+def sum_by_file(
+    connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]
+) -> Iterator[tuple[int, int, int]]:
+    """File, memos and bytes of :func:`ready_memos`; a file comes several times if it has memos of many components."""
+    of = schema.memos.c
+    for file, memos, size_bytes in _grouped(
+        connection, request, fingerprints, of.file, (func.count(), func.sum(of.size_bytes))
+    ):
+        yield file, memos, int(size_bytes)
+
+
+def _grouped(
+    connection: Connection, request: EvictionRequest, fingerprints: Sequence[str], key: Any, sums: Sequence[Any]
+) -> Iterator[Any]:
+    query = select(key, *sums).select_from(_placed(request)).where(*_ready(request)).group_by(key)
+    for chunk in chunks(fingerprints, _COMPONENTS):
+        yield from connection.execute(query.where(schema.memos.c.fingerprint.in_(chunk)))
+
+
+def _placed(request: EvictionRequest) -> FromClause:
+    """The memos, with their fragments if :func:`_ready` has a condition on these."""
+    if request.query.table is None and request.start is None and request.end is None:
+        return schema.memos
+    return schema.memos.join(schema.fragments, schema.fragments.c.id == schema.memos.c.fragment)
 
 
 def _ready(request: EvictionRequest) -> list[Any]:

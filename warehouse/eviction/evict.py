@@ -14,7 +14,7 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, storable
 from warehouse.config import WarehouseConfig
 from warehouse.errors import PlanChanged
-from warehouse.eviction.candidates import count_ready, ready_memos
+from warehouse.eviction.candidates import count_ready, ready_bytes, ready_memos, sum_by_component, sum_by_file
 from warehouse.eviction.last_requests import models_having, read_requests, start_of
 from warehouse.eviction.plan import (
     EvictionCandidate,
@@ -134,13 +134,32 @@ def _select(
     stored_bytes = int(connection.execute(live_bytes).scalar_one())
     chosen: list[ReadyMemo] | None = None
     if request.budget_bytes is not None:
-        chosen = choose_for_budget(_candidates(connection, request, free), stored_bytes - request.budget_bytes)
+        excess_bytes = stored_bytes - request.budget_bytes
+        if excess_bytes < ready_bytes(connection, request, free):  # otherwise all of them go, in no order
+            chosen = choose_for_budget(_candidates(connection, request, free), excess_bytes)
     if request.unpaid:
         chosen = _unpaid(connection, config, request, free, now)
-    tally = _Tally()
-    for memo in ready_memos(connection, request, free) if chosen is None else chosen:
-        tally.add(memo)
+    tally = _summed(connection, request, free) if chosen is None else _added(chosen)
     return _plan(connection, request, tally, pinned, stored_bytes), tally, chosen
+
+
+def _summed(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> _Tally:
+    tally = _Tally()
+    for one in sum_by_component(connection, request, fingerprints):
+        tally.rows += one.rows
+        tally.components[one.fingerprint] = _OfComponent(one.memos, one.size_bytes, one.secs, one.changed_at)
+    for file, memos, size_bytes in sum_by_file(connection, request, fingerprints):
+        of = tally.files[file]
+        of.memos += memos
+        of.size_bytes += size_bytes
+    return tally
+
+
+def _added(memos: Iterable[ReadyMemo]) -> _Tally:
+    tally = _Tally()
+    for memo in memos:
+        tally.add(memo)
+    return tally
 
 
 def _unpaid(
@@ -187,13 +206,18 @@ def _candidates(
 ) -> Iterator[EvictionCandidate]:
     requests = read_requests(connection)
     merged = {row: [part.start for part in parts] for row, parts in merged_parts(connection).items()}
+    newest: dict[tuple[tuple[int, ...], int], float] = {}  # by models and fragment: most components share theirs
     for chunk in chunks(fingerprints, _LOOKED_UP):
         having = models_having(connection, chunk)
+        readers = {name: requests.readers(models) for name, models in having.items()}
         for memo in ready_memos(connection, request, chunk):
             models = having.get(memo.fingerprint, ())
-            starts = merged.get(memo.fragment) or (start_of(memo.partition),)
-            requested_at = max(requests.newest(models, memo.table, starts), memo.created_at)
-            yield EvictionCandidate(memo, requested_at, requests.readers(models))
+            at = newest.get((models, memo.fragment))
+            if at is None:
+                starts = merged.get(memo.fragment) or (start_of(memo.partition),)
+                at = newest[models, memo.fragment] = requests.newest(models, memo.table, starts)
+            requested_at = max(at, memo.created_at)
+            yield EvictionCandidate(memo, requested_at, readers.get(memo.fingerprint, 0))
 
 
 def _plan(

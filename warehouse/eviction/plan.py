@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from transforms.errors import InputError
 from warehouse.search.query import ComponentQuery
@@ -64,8 +64,7 @@ def _minute(moment: datetime | float) -> str:
     return f"{found:%Y-%m-%d %H:%M}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyMemo:
+class ReadyMemo(NamedTuple):
     """A ready memo; ``file`` and ``fragment`` are the catalog rows of its file and of its fragment.
 
     ``partition``: of a merged fragment, the first one. ``created_at``: when it was first requested; ``changed_at``: when it
@@ -85,8 +84,7 @@ class ReadyMemo:
     fragment: int
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionCandidate:
+class EvictionCandidate(NamedTuple):
     """A memo that a budget may evict.
 
     ``requested_at``: its last request, in epoch seconds; ``readers``: the live models that have its component, as an input
@@ -98,7 +96,10 @@ class EvictionCandidate:
     readers: int
 
 
-def eviction_order(candidate: EvictionCandidate) -> tuple[bool, int, float, str, str]:
+_Order = tuple[bool, int, float, str, str]
+
+
+def eviction_order(candidate: EvictionCandidate) -> _Order:
     """The sort key of memos: the least one is evicted first.
 
     1. Memos that no live model has are before all others.
@@ -111,34 +112,37 @@ def eviction_order(candidate: EvictionCandidate) -> tuple[bool, int, float, str,
     return candidate.readers > 0, int(candidate.requested_at // _DAY_SECS), worth, memo.fingerprint, memo.memo_key
 
 
-def choose_for_budget(candidates: Iterable[EvictionCandidate], excess_bytes: int) -> list[ReadyMemo]:
-    """The fewest memos from the start of :func:`eviction_order` that together take ``excess_bytes``.
+#: Memos among which a choice begins to leave out some.
+_FEW = 10_000
 
-    All of them if they take less; none without an excess. Memory is that of the result and one memo more.
+
+def choose_for_budget(candidates: Iterable[EvictionCandidate], excess_bytes: int) -> list[ReadyMemo]:
+    """The fewest memos from the start of :func:`eviction_order` that together take ``excess_bytes``, in this order.
+
+    All of them if they take less; none without an excess. Memory is that of twice the result.
     """
     if excess_bytes <= 0:
         return []
-    kept: list[_Last] = []  # a heap with the last item of the order on top
-    total = 0
+    kept: list[tuple[_Order, ReadyMemo]] = []
+    most = _FEW
     for candidate in candidates:
-        heapq.heappush(kept, _Last(candidate))
-        total += candidate.memo.size_bytes
-        while total - kept[0].candidate.memo.size_bytes >= excess_bytes:
-            total -= heapq.heappop(kept).candidate.memo.size_bytes
-    return [last.candidate.memo for last in sorted(kept, reverse=True)]
+        kept.append((eviction_order(candidate), candidate.memo))
+        if len(kept) >= most:
+            _keep_first(kept, excess_bytes)
+            most = max(2 * len(kept), _FEW)
+    _keep_first(kept, excess_bytes)
+    return [memo for _, memo in kept]
 
 
-class _Last:
-    """Reverses the order for ``heapq``, which has the least item on top."""
-
-    __slots__ = ("_order", "candidate")
-
-    def __init__(self, candidate: EvictionCandidate) -> None:
-        self.candidate = candidate
-        self._order = eviction_order(candidate)
-
-    def __lt__(self, other: _Last) -> bool:
-        return other._order < self._order
+def _keep_first(kept: list[tuple[_Order, ReadyMemo]], excess_bytes: int) -> None:
+    """Sort, and leave out what comes after the first memos with so many bytes."""
+    kept.sort()  # orders differ, so that memos are not compared
+    total_bytes = 0
+    for place, (_, memo) in enumerate(kept):
+        total_bytes += memo.size_bytes
+        if total_bytes >= excess_bytes:
+            del kept[place + 1 :]
+            return
 
 
 @dataclass(frozen=True)

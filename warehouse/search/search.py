@@ -9,8 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
-from transforms.comparison.pattern import Pattern, find
-from transforms.graphs.graph import component_from_document
+from transforms.comparison.pattern import Pattern, PatternFinder
+from transforms.graphs.component_reader import ComponentReader
+from transforms.operators import REGISTRY
 from warehouse.catalog import schema
 from warehouse.errors import UnknownComponent
 from warehouse.models.models import load_documents
@@ -55,13 +56,14 @@ def search_components(
         check_names(connection, query)
         found = _ordered(connection, query, sort)
         total: int | None = None
-        if query.pattern is None:
+        pattern = _read_pattern(connection, query)
+        if pattern is None:
             page = list(connection.execute(found.limit(limit + 1).offset(offset)).scalars())
             if count:
                 unordered = found.order_by(None).subquery()
                 total = connection.execute(select(func.count()).select_from(unordered)).scalar_one()
         else:
-            matching = _matching(connection, query.pattern, _stream(connection, found))
+            matching = _matching(connection, pattern, _stream(connection, found))
             skipped = sum(1 for _ in itertools.islice(matching, offset))
             page = list(itertools.islice(matching, limit + 1))
             if count:
@@ -74,7 +76,8 @@ def matching_fingerprints(connection: Connection, query: ComponentQuery) -> Iter
     given = conditions(query)
     found = filtered(select(schema.components.c.fingerprint), given, narrowest(connection, given))
     streamed = _stream(connection, found)
-    return streamed if query.pattern is None else _matching(connection, query.pattern, streamed)
+    pattern = _read_pattern(connection, query)
+    return streamed if pattern is None else _matching(connection, pattern, streamed)
 
 
 def get_component(warehouse: Warehouse, fingerprint_prefix: str) -> ComponentRow:
@@ -103,6 +106,21 @@ def _stream(connection: Connection, query: Select[Any]) -> Iterator[str]:
 
 def _matching(connection: Connection, pattern: Pattern, fingerprints: Iterator[str]) -> Iterator[str]:
     """The components in which the pattern matches, in order; graphs are read in batches."""
+    reader, finder = ComponentReader(), PatternFinder(pattern)
     while batch := list(itertools.islice(fingerprints, PATTERN_BATCH)):
         documents = load_documents(connection, batch)
-        yield from (key for key in batch if find(pattern, component_from_document(documents[key])))
+        yield from (key for key in batch if finder.is_in(reader.read(documents[key])))
+
+
+def _read_pattern(connection: Connection, query: ComponentQuery) -> Pattern | None:
+    """The pattern of a query, if graphs must be read to say where it matches: the names of a bare one are conditions already."""
+    pattern = query.pattern
+    if pattern is None or not pattern.is_by_names:
+        return pattern
+    of = schema.component_operators.c
+    for name in pattern.operators:
+        today = REGISTRY[name].version
+        for other in (of.version < today, of.version > today):  # two ranges of the index
+            if connection.execute(select(of.version).where(of.operator == name, other).limit(1)).first() is not None:
+                return pattern
+    return None

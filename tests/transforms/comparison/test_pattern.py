@@ -14,7 +14,7 @@ from tests.support.examples import scaled
 from tests.transforms.adversarial import COMPUTABLE, acceptable_types, operands_for, operation
 from tests.transforms.components import INPUTS, TOKENS
 from tests.transforms.operators.parameters import GOLDEN_PARAMS
-from transforms.comparison.pattern import Pattern, find
+from transforms.comparison.pattern import Pattern, PatternFinder, find
 from transforms.comparison.pattern_parser import NESTING_MAX
 from transforms.comparison.pattern_terms import (
     Anything,
@@ -203,6 +203,43 @@ def test_every_place_is_found_once_and_arguments_come_first():
         node.identity for node in topological([OVERLAP])
     ]
     assert found("split(...)") == []
+
+
+_SOUGHT = ("unigrams(_)", "unigrams(...)", "concat(...)", "concat(_)", "concat(_, ...)", "concat(_, _)", "head(_)", "head(_, n=2)", "head(..., n=1)",
+           "intersect(_, _)", "intersect(_, ...)", "lower(a)", "a", "_", "_(a)", "cross(_, _)", "hash_buckets@1(_)", "add(...)", "count(unique(_))")  # fmt: skip
+
+
+@given(
+    st.lists(st.one_of(INPUTS, TOKENS), min_size=1, max_size=6), st.sampled_from(_SOUGHT), st.sampled_from((0, 1000))
+)
+@settings(max_examples=scaled(300))
+def test_a_pattern_is_in_the_components_in_which_it_is_found(expressions, text, kept_nodes):
+    pattern = Pattern.parse(text)
+    finder = PatternFinder(pattern, kept_nodes)
+    for root in [canonicalize(one.node) for one in expressions] * 2:
+        is_found = bool(find(pattern, root))
+        assert finder.is_in(root) == is_found
+        if pattern.is_by_names:
+            nodes = tuple(topological([root]))
+            applied = {(node.op, node.version) for node in nodes if isinstance(node, Operation)}
+            read = {node.name for node in nodes if isinstance(node, RawColumn)}
+            operators = pattern.operators <= {op for op, _ in applied} and pattern.operator_versions <= applied
+            assert is_found == (operators and pattern.columns <= read)
+
+
+def test_the_names_of_a_bare_pattern_say_where_it_matches():
+    by_names = {text for text in _SOUGHT if Pattern.parse(text).is_by_names}
+    assert by_names == {
+        "unigrams(_)",
+        "unigrams(...)",
+        "concat(...)",
+        "head(_)",
+        "a",
+        "_",
+        "hash_buckets@1(_)",
+        "add(...)",
+    }
+    assert not Pattern.parse("hash_buckets@7(_)").is_by_names
 
 
 def test_required_nodes_of_a_pattern_are_given_for_indexes():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import update
 
 from tests.support.examples import scaled
 from tests.warehouse.scenes import Clock, model, work
@@ -22,8 +23,10 @@ from tests.warehouse.small_catalogs import (
 )
 from transforms.comparison.pattern import Pattern
 from transforms.errors import InputError, UnknownColumn
+from transforms.graphs.component_reader import ComponentReader
 from transforms.graphs.subgraphs import subgraphs
 from warehouse import ComponentQuery, SearchResult, Warehouse, get_component, search_components, submit_model
+from warehouse.catalog import schema
 from warehouse.errors import UnknownClient, UnknownComponent, UnknownModel, UnknownTable
 from warehouse.scheduling.task_states import MemoState
 from warehouse.search import sql as search_sql
@@ -108,6 +111,24 @@ def test_by_fingerprint(warehouse: Warehouse) -> None:
             get_component(warehouse, nothing)
     with pytest.raises(UnknownComponent, match="several components"):
         get_component(warehouse, "")
+
+
+@pytest.mark.usefixtures("two_models")
+def test_the_graphs_of_a_bare_pattern_are_read_if_another_version_is_in_the_catalog(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    plain = ComponentReader.read
+    monkeypatch.setattr(ComponentReader, "read", lambda self, document: read.append(document) or plain(self, document))
+    before = find(warehouse, pattern=Pattern.parse("length(_)"))
+    assert (len(before), read) == (1, []), "its name is enough"
+    older = (
+        update(schema.component_operators).where(schema.component_operators.c.operator == "length").values(version=7)
+    )
+    warehouse.catalog.run(lambda connection: connection.execute(older))
+    after = find(warehouse, pattern=Pattern.parse("length(_)"))
+    assert [one.fingerprint for one in after] == [one.fingerprint for one in before]
+    assert len(read) == 1
 
 
 _PARTS = sorted({part.identity for component in COMPONENTS for part in subgraphs(component)})
