@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -73,10 +73,10 @@ class EventBatches:
         self.layout: InputLayout = lay_out(plan.identity.typed_inputs, TrainConfig("loader"))
         self.labels = tuple(name for name, _ in plan.head.each) if isinstance(plan.head, TaskHeads) else ()
         self._loaded: StreamBeginning | None = None
-        self._iteration: Iteration | None = None
+        self._handed_out: _HandedOut | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_iteration": None}
+        return {**self.__dict__, "_handed_out": None}
 
     @property
     def form(self) -> BatchForm:
@@ -104,10 +104,11 @@ class EventBatches:
         if begin.share is not None and begin.share != share:
             raise InputError("the state of one share must be loaded by the same share", where=_named(share), value=_named(begin.share),
                              next_step="load the states of all ranks and workers, in a list, before workers start")  # fmt: skip
-        self._iteration = Iteration(self, begin, share)
-        return self._iteration
+        # Not the iteration itself, which holds this object: a cycle would keep its pin until garbage is collected.
+        self._handed_out = _HandedOut(begin, share, begin.steps)
+        return Iteration(self.read(begin, share, begin.steps), self._handed_out)
 
-    def read(self, begin: StreamBeginning, share: Share, done: int) -> Iterator[Batch]:
+    def read(self, begin: StreamBeginning, share: Share, done: int) -> Generator[Batch]:
         """The batches of a share after its first ``done``. Raises what opening and reading raise."""
         options = self._options
         with self._source.opened(begin.table_version) as opened:
@@ -122,8 +123,8 @@ class EventBatches:
 
     def state_dict(self) -> dict[str, Any]:
         """What the newest iteration has handed out, or, before the first one, what was loaded."""
-        if self._iteration is not None and self._loaded is None:
-            return self._iteration.state_dict()
+        if (newest := self._handed_out) is not None and self._loaded is None:
+            return self.state(newest.begin, newest.share, newest.steps)
         begin = self._loaded or self._begin
         return self.state(begin, begin.share or self._options.share(0, 1), begin.steps)
 
@@ -145,7 +146,7 @@ class EventBatches:
 
     def rewind(self) -> None:
         """Let the next iteration begin at the beginning of the range."""
-        self._loaded, self._iteration = None, None
+        self._loaded, self._handed_out = None, None
 
     def _after(self, merged: MergedStates) -> StreamBeginning:
         with self._source.opened(self.table_version) as opened:
@@ -156,29 +157,35 @@ class EventBatches:
             raise InputError("a state must be loaded with its model", value=state.model, allowed=self._model[0])
 
 
-class Iteration(Iterator[Batch]):
-    """The batches of a share, and how many of them were handed out. The warehouse is opened at the first one."""
+@dataclass(slots=True)
+class _HandedOut:
+    """What an iteration has handed out: so many steps of a share."""
 
-    def __init__(self, batches: EventBatches, begin: StreamBeginning, share: Share) -> None:
-        self._batches, self._begin, self._share = batches, begin, share
-        self._steps = begin.steps
-        self._read = batches.read(begin, share, self._steps)
+    begin: StreamBeginning
+    share: Share
+    steps: int
+
+
+class Iteration(Iterator[Batch]):
+    """The batches of a share, counted as they are handed out. The warehouse is opened at the first one.
+
+    The pin is released by :meth:`close`, at the end, and with the last reference.
+    """
+
+    def __init__(self, read: Generator[Batch], handed_out: _HandedOut) -> None:
+        self._read, self._handed_out = read, handed_out
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Batch:
         found = next(self._read)
-        self._steps += 1
+        self._handed_out.steps += 1
         return found
-
-    def state_dict(self) -> dict[str, Any]:
-        """What was handed out."""
-        return self._batches.state(self._begin, self._share, self._steps)
 
     def close(self) -> None:
         """End reading, and release the pin."""
-        self._read.close()  # type: ignore[attr-defined]
+        self._read.close()
 
 
 class _Fragments:

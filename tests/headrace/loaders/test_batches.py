@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -105,6 +106,26 @@ def test_memos_are_pinned_while_they_are_read_and_give_the_same(cli, home):
     after += map(rows_of, loader)
     assert cli("pins", "--json").json["pins"] == []
     assert after == before
+
+
+@pytest.mark.parametrize("first_drop", ["loader", "iteration"])
+def test_an_iteration_that_is_dropped_half_read_releases_its_pin_at_once(cli, home, first_drop):
+    pins = lambda: len(cli("pins", "--json").json["pins"])  # noqa: E731
+    gc.collect()
+    gc.disable()
+    try:
+        objects = {"loader": hr.batches("first", home=home, batch_rows=50)}
+        objects["iteration"] = iter(objects["loader"])
+        next(objects["iteration"])
+        assert pins() == 1
+        del objects[first_drop]
+        assert pins() == (first_drop == "loader"), "only the iteration reads"
+        if first_drop == "iteration":
+            assert objects["loader"].state_dict()["steps"] == 1
+        objects.clear()
+        assert pins() == 0
+    finally:
+        gc.enable()
 
 
 def test_each_iteration_begins_at_the_beginning_unless_a_state_was_loaded(home):
