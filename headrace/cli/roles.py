@@ -267,6 +267,7 @@ def host(
 
 
 @app.command("tpu-server")
+@grouped
 def tpu_server(
     port: Annotated[
         int, typer.Option(help="Where it serves, on all addresses of this machine: in a private network.")
@@ -288,10 +289,13 @@ def tpu_server(
     grace_secs: Annotated[float, typer.Option(help="With --host: the seconds that it serves after SIGTERM.")] = 30.0,
     cpus: Annotated[int, typer.Option("--cpus", hidden=True, help="CPUs that stand for devices.")] = 0,
     supervisor: Supervised = 0,
+    *,
+    metrics: MetricsOptions,
 ) -> None:
     """Run the programs of a host on the TPUs of this machine, one of several of a slice. Status 143: it was terminated."""
     from headrace.terminal.stopping import SIGTERM_STATUS
     from trainer.job.launch.role_signals import end_with_supervisor, on_termination
+    from trainer.job.launch.slice_metrics import SliceMetrics
     from trainer.job.launch.slice_server import notice_of_host, run_slice_server
     from trainer.wire.flight.addresses import Address
 
@@ -302,14 +306,19 @@ def tpu_server(
     notify = notice_of_host(name, Address.parse(controller), read_token_file(token_file)) if name else None
     if supervisor:
         end_with_supervisor(supervisor)
-    import_tensorflow_quietly()
-    run_slice_server(
-        port,
-        on_signals=on_termination,
-        notify=notify,
-        grace_secs=check_grace("--grace-secs", grace_secs),
-        cpus=cpus,
-    )
+    with metrics.bound(Process("tpu_server", name or str(port))) as serve:
+        recorded, registry = SliceMetrics(port), Registry()
+        registry.add("tpu_server", recorded.families)
+        serve(registry)
+        import_tensorflow_quietly()
+        run_slice_server(
+            port,
+            on_signals=on_termination,
+            notify=notify,
+            grace_secs=check_grace("--grace-secs", grace_secs),
+            cpus=cpus,
+            metrics=recorded,
+        )
     # TensorFlow cannot end its server, and the end of the interpreter would wait for it
     logging.shutdown()
     os._exit(SIGTERM_STATUS)

@@ -283,7 +283,6 @@ def _slices(job: ClusterJob) -> Object:
     command = slice_command(job, f"h{_JOB_INDEX}", _controller_address(job))
     container = _container(job, "host", command, [_TOKEN_MOUNT], {}, [_JOB_INDEX_VARIABLE])
     container |= {"name": _SLICE, "resources": resources}
-    container.pop("ports", None)  # TensorFlow's server has no metrics
     pod = _worker_pod(job, container, math.ceil(job.grace_secs) + END_SECS)
     pod |= {"nodeSelector": selector, "volumes": [_token_volume(job)]}
     return _on_one_slice(_replicated_job(job, _SLICE, job.slice_machines, pod, replicas=job.hosts))
@@ -437,18 +436,16 @@ def _replicated_job(
         "backoffLimit": _MOST_FAILURES,
         "podFailurePolicy": {"rules": [*passing, *rules]},
         "template": {
-            "metadata": _pod_metadata(
-                job, {**_labels(job), "app.kubernetes.io/component": name}, is_scraped=name != _SLICE
-            ),
+            "metadata": _pod_metadata(job, {**_labels(job), "app.kubernetes.io/component": name}),
             "spec": {"restartPolicy": "Never", **pod},
         },
     }
     return {"name": name, "replicas": replicas, "template": {"spec": spec}}
 
 
-def _pod_metadata(job: ClusterJob, labels: Object, *, is_scraped: bool = True) -> Object:
+def _pod_metadata(job: ClusterJob, labels: Object) -> Object:
     """The labels of a pod, and the annotations by which a scraper finds its metrics, if it serves any."""
-    if not job.metrics_port or not is_scraped:
+    if not job.metrics_port:
         return {"labels": labels}
     scraped = {"scrape": "true", "port": str(job.metrics_port), "path": "/metrics"}
     return {"labels": labels, "annotations": {f"prometheus.io/{key}": value for key, value in scraped.items()}}

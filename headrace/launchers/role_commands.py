@@ -106,6 +106,7 @@ def slice_command(job: ClusterJob, host: str, controller: str) -> list[str]:
     return [
         *("headrace", "role", "tpu-server", "--port", str(SLICE_PORT), "--host", host, "--controller", controller),
         *("--token-file", TOKEN_FILE, "--grace-secs", f"{job.grace_secs:g}"),
+        *job.metrics_arguments,
     ]
 
 

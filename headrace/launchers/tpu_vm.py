@@ -108,19 +108,24 @@ def tpu_vm_script(job: ClusterJob, place: TpuVm) -> str:
         reader=_docker("reader", job, _reader(job)),
         readers=job.readers.most,
         first_port=FIRST_READER_PORT,
-        metrics=_READER_METRICS_PORT.format(first=_metrics_port(job, _READERS), machines=topology.hosts) if job.metrics_address else "",
+        metrics=_READER_METRICS_PORT.format(first=_metrics_port(job, _readers(job)), machines=topology.hosts) if job.metrics_address else "",
     )  # fmt: skip
 
 
-#: On a machine, the metrics of the controller are at the port that is given, those of its host and its readers at the next ones.
-_HOSTS, _READERS = 1, 2
+#: On a machine, the metrics of the controller are at the port that is given, those of its host, its TensorFlow server and its readers at the next ones.
+_HOSTS, _SLICES = 1, 2
 _READER_METRICS_PORT = "\n  metrics=$(({first} + reader / {machines}))"
+
+
+def _readers(job: ClusterJob) -> int:
+    """How far above the controller's port the metrics of readers begin."""
+    return _SLICES + bool(job.slice_machines)
 
 
 def _metrics_port(job: ClusterJob, place: int) -> int:
     """A port for metrics above that of the controller. Raises :class:`InputError` for one that does not exist."""
     found = job.metrics_port + place
-    if found + (job.readers.most if place == _READERS else 0) > _MOST_PORT:
+    if found + (job.readers.most if place == _readers(job) else 0) > _MOST_PORT:
         raise InputError("processes on one machine must have ports for their metrics from the given one on", where="--metrics-address",
                          value=job.metrics_address, next_step="give a lower port")  # fmt: skip
     return found
@@ -143,7 +148,8 @@ def _host(job: ClusterJob) -> str:
     if not drives:
         return started
     on_first = started.replace("\n", "\n  ")
-    return f'{_docker("slice", job, slice_command(job, "h0", controller))}\nif [ "$index" = 0 ]; then\n  {on_first}\nfi'
+    server = slice_command(_with_metrics(job, _metrics_port(job, _SLICES)), "h0", controller)
+    return f'{_docker("slice", job, server)}\nif [ "$index" = 0 ]; then\n  {on_first}\nfi'
 
 
 def _reader(job: ClusterJob) -> list[str]:

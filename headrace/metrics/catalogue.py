@@ -21,6 +21,7 @@ MEANING: Mapping[str, str] = {
     "reader": "a reader of a job",
     "server": "a parameter server: headrace ps serve",
     "embedding_worker": "an embedding worker: headrace ps worker",
+    "tpu_server": "the TensorFlow server of one machine of a slice: headrace role tpu-server",
     "fleet": "headrace jobs run",
     "predict": "headrace predict",
     "checks": "headrace checks run --metrics FILE, which ends and so writes a file for the textfile collector of the node exporter",
@@ -35,7 +36,7 @@ def all_metrics() -> Mapping[str, tuple[Metric, ...]]:
     from headrace.metrics.process import INFO
     from pipelines.worker import queue_metrics, worker_metrics
     from trainer.job.control import controller_metrics
-    from trainer.job.launch import fleet_metrics
+    from trainer.job.launch import fleet_metrics, slice_metrics
     from trainer.run import host_metrics
     from trainer.run.reading import reader_metrics
     from trainer.servers import server_metrics
@@ -47,6 +48,7 @@ def all_metrics() -> Mapping[str, tuple[Metric, ...]]:
         controller_metrics,
         reader_metrics,
         server_metrics,
+        slice_metrics,
         fleet_metrics,
         scoring,
         drift,

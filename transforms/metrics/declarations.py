@@ -18,6 +18,7 @@ ROLES = (
     "host",
     "server",
     "embedding_worker",
+    "tpu_server",
     "fleet",
     "predict",
     "checks",

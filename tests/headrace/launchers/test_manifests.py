@@ -837,6 +837,15 @@ def test_each_process_serves_metrics_at_a_port_that_its_pod_declares(capsys: pyt
         assert annotations == {"prometheus.io/scrape": "true", "prometheus.io/port": "9464", "prometheus.io/path": "/metrics"}  # fmt: skip
 
 
+def test_the_servers_of_a_slice_serve_metrics_too(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = rendered(capsys, "--topology", "v5p:2x2x2", "--tpu", "local", "--metrics-address", "0.0.0.0:9464")
+    (container,) = pod(documents, "slice")["containers"]
+    assert option(container["args"], "--metrics-address") == "0.0.0.0:9464"
+    assert container["ports"] == [{"name": "metrics", "containerPort": 9464}]
+    (found,) = (one for one in jobset(documents, "ctr-workers")["spec"]["replicatedJobs"] if one["name"] == "slice")
+    assert found["template"]["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"] == "9464"
+
+
 @pytest.mark.parametrize("address", ["9464", "127.0.0.1:9464", "0.0.0.0:0"])
 def test_a_port_that_no_scraper_reaches_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*BASE, "--metrics-address", address]) == 2

@@ -232,5 +232,10 @@ def test_processes_of_one_machine_have_ports_of_their_own_for_metrics(capsys: py
     assert script.count("--metrics-address 0.0.0.0:9465") == 1
     assert '--metrics-address "0.0.0.0:$metrics"' in script
     assert "  metrics=$((9466 + reader / 2))\n" in script
+    assert run([*BASE, "--tpu", "local", "--metrics-address", "0.0.0.0:9464"]) == 0
+    script = capsys.readouterr().out
+    (server,) = (one for one in script.split("sudo docker run") if "tpu-server" in one)
+    assert "--metrics-address 0.0.0.0:9466\n" in server
+    assert "  metrics=$((9467 + reader / 2))\n" in script
     assert run([*BASE, "--metrics-address", "0.0.0.0:65534"]) == 2
     assert "lower port" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -90,6 +91,24 @@ def test_every_role_of_a_job_and_a_real_prometheus(submitted: Callable[..., Answ
         if shutil.which("prometheus") is not None:
             check_with_prometheus(tmp_path, targets, alive)
     assert list(targets.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_server_of_a_slice_says_when_its_machine_leaves(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    port, targets, process = free_port(), tmp_path / "targets", None
+    words = ("role", "tpu-server", "--port", port, "--cpus", 1, "--metrics-address", "127.0.0.1:0", "--metrics-targets", targets)  # fmt: skip
+    try:
+        process = start(module_command("headrace", *map(str, words)), tmp_path / "server.log")
+        alive = {"server": process}
+        figures: Callable[[], dict[str, float]] = lambda: plain(scraped(targets, "tpu_server"))  # noqa: E731
+        wait_until(lambda: found_roles(targets) == {"tpu_server"} and figures()["headrace_tpu_server_serving"] == 1, "it serves", alive)  # fmt: skip
+        assert figures()["headrace_tpu_server_leaving"] == 0
+        assert {one.name for one in all_metrics()["tpu_server"]} <= figures().keys()
+        with socket.create_connection(("127.0.0.1", port)):
+            wait_until(lambda: figures()["headrace_tpu_server_clients"] >= 1, "a client is counted", alive)
+    finally:
+        end(process)
 
 
 def check_with_prometheus(folder: Path, targets: Path, alive: Processes) -> None:

@@ -15,6 +15,7 @@ from trainer.errors import ConfigError
 from trainer.job.control.controller_client import ControllerClient
 from trainer.job.launch.job_spec import JobSpec
 from trainer.job.launch.reported_notice import report_notice
+from trainer.job.launch.slice_metrics import SliceMetrics
 from trainer.scheduling.events import Role, RoleKind
 from trainer.wire.flight.addresses import Address
 from transforms.errors import HeadraceError
@@ -30,6 +31,7 @@ def run_slice_server(
     notify: Callable[[float], None] | None = None,
     grace_secs: float = 0.0,
     cpus: int = 0,
+    metrics: SliceMetrics | None = None,
 ) -> None:
     """Serve at ``port`` of this machine until a signal, and ``grace_secs`` longer: the host may commit meanwhile.
 
@@ -38,6 +40,7 @@ def run_slice_server(
     Args:
         notify: gives the host a notice of so many seconds.
         cpus: CPUs that stand for as many devices, in tests; 0: the machine's devices.
+        metrics: of this server.
 
     Raises :class:`ConfigError` for a port that cannot be taken.
     """
@@ -46,6 +49,7 @@ def run_slice_server(
     if not 0 < port < 1 << 16:
         raise ConfigError("the port of a TensorFlow server must be one of the machine's", where="--port", value=port,
                           allowed=f"1 to {(1 << 16) - 1}")  # fmt: skip
+    metrics = metrics or SliceMetrics(port)
     ended = threading.Event()
     on_signals(ended.set)
     config = tf.compat.v1.ConfigProto(device_count={"CPU": cpus} if cpus else {})
@@ -56,8 +60,10 @@ def run_slice_server(
         raise ConfigError("a TensorFlow server must be able to take its port", where="--port", value=f"{port}: {str(error)[:300]}",
                           next_step="end the process that has it, or choose another --port") from error  # fmt: skip
     _LOG.info("the TensorFlow server of this machine is at port %d: %s", port, server.target)
+    metrics.is_serving = True
     while not ended.wait(_LOOK_SECS):
         on_signals(ended.set)  # TensorFlow puts a handler of its own in place of ours when a client of TPUs connects
+    metrics.is_leaving = True
     if notify is not None:
         ends_secs = time.monotonic() + grace_secs
         notify(grace_secs)
