@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from transforms.errors import InputError
 from warehouse.catalog.urls import outline
@@ -34,6 +36,8 @@ class WarehouseConfig:
         rates: CPU seconds of reading and writing, which matching compares with computing.
         prices: the prices of storage and computing.
         pin_ttl_secs: how long a pin lasts without a heartbeat.
+        lineage: where events of OpenLineage are sent: a URL of http or https, or the absolute path of a file that grows; empty: they are not made.
+        lineage_token_file: the absolute path of a file with the token that a receiver asks for; empty: it asks for none.
     """
 
     home: str
@@ -52,6 +56,8 @@ class WarehouseConfig:
     rates: Rates = MEASURED_RATES
     prices: Prices = LIST_PRICES
     pin_ttl_secs: float = 300.0
+    lineage: str = ""
+    lineage_token_file: str = ""
 
     def __post_init__(self) -> None:
         if not self.home:
@@ -88,6 +94,23 @@ class WarehouseConfig:
         ):
             if not (math.isfinite(secs) and secs > 0):
                 raise InputError(f"{name} must be > 0 seconds", where=f"WarehouseConfig.{name}", value=secs)
+
+        self._check_lineage()
+
+    def _check_lineage(self) -> None:
+        """Raise :class:`InputError` for another receiver than these, and for a token without a URL."""
+        text, allowed = self.lineage, "such as http://127.0.0.1:5000, or an absolute path"
+        place = urlsplit(text)
+        is_url = place.scheme in ("http", "https") and bool(place.hostname)
+        if place.username or place.password:
+            raise InputError("lineage must not hold a password", where="WarehouseConfig.lineage", value="a URL with a user",
+                             next_step="set lineage_token_file")  # fmt: skip
+        if text and not is_url and not ("://" not in text and os.path.isabs(text)):
+            raise InputError("lineage must be a URL of http or https, or the absolute path of a file", where="WarehouseConfig.lineage",
+                             value=text[:200], allowed=allowed)  # fmt: skip
+        if self.lineage_token_file and not (is_url and os.path.isabs(self.lineage_token_file)):
+            raise InputError("lineage_token_file must be an absolute path, and go with a URL in lineage", where="WarehouseConfig.lineage_token_file",
+                             value=self.lineage_token_file[:200])  # fmt: skip
 
     def _check(self, name: str, least: int, value: float, *, integral: bool) -> None:
         kind = int if integral else (int, float)

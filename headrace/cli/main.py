@@ -23,6 +23,7 @@ from headrace.tracing.process_traces import OTLP_VARIABLE, begin_tracing, end_tr
 from transforms.errors import HeadraceError, InputError
 
 DEFECT_STATUS = 70
+LINEAGE_VARIABLE = "HEADRACE_LINEAGE"
 
 #: Objects between two garbage collections. Python's 700 means hundreds of them while modules are imported, which make none.
 _COLLECTED_AFTER = 50_000
@@ -114,6 +115,16 @@ def _root(
             help="Send traces to this collector of OpenTelemetry, such as http://127.0.0.1:4318.",
         ),
     ] = "",
+    lineage: Annotated[
+        str,
+        typer.Option(
+            metavar="URL|FILE",
+            envvar=LINEAGE_VARIABLE,
+            show_envvar=False,
+            show_default=False,
+            help="Send events of OpenLineage for what is committed to this receiver, such as http://127.0.0.1:5000, or to a file.",
+        ),
+    ] = "",
     report_fd: Annotated[int, typer.Option(hidden=True, help="The pipe to the Python process that started this.")] = -1,
 ) -> None:
     settings = LogSettings(log_format, verbosity + verbose - quiet)
@@ -121,6 +132,8 @@ def _root(
     os.environ.update(settings.variables())  # of the processes that the command starts
     if otlp:
         begin_tracing(otlp, os.environ)
+    if lineage:  # a setting of the warehouse, also in the processes that the command starts
+        os.environ[LINEAGE_VARIABLE] = lineage if "://" in lineage else os.path.abspath(lineage)
     record_to.set(record)
     parent_of.set(Parent(report_fd) if report_fd >= 0 else None)
     if show_version:

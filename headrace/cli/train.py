@@ -46,6 +46,7 @@ from headrace.cli.train_options.arguments import (
 )
 from headrace.cli.train_options.training import TrainOptions
 from headrace.cli.training_jobs import job_options, pin_new, train_job
+from headrace.cli.training_lineage import recorded_training
 from headrace.feature_statistics import PROCESS, recorder
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
@@ -169,6 +170,8 @@ def train(options: TrainOptions) -> None:
             if slice_ is None or tpus is None or is_served
             else sparse_core_settings(warehouse, solution, settings, tpus, slice_, partition)
         )
+        lineage = pins.enter_context(recorded_training(warehouse, solution, folder))
+        looks.append(lineage.look)
         starts_later = options.cluster.launcher == REMOTE
         known = {} if on_servers is None or starts_later else server_statuses(on_servers.begun)
         lost = 0
@@ -211,6 +214,7 @@ def train(options: TrainOptions) -> None:
                     report, hashed, found, lost = _train_on_servers(
                         partial(train_once, None, None), settings, on_servers, least, known, is_stopped
                     )
+        lineage.end(report)
         tracker.look()
         exported = finish_export(exporter)
         tested = held_out if report.finished else None

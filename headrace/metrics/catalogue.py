@@ -24,6 +24,7 @@ MEANING: Mapping[str, str] = {
     "tpu_server": "the TensorFlow server of one machine of a slice: headrace role tpu-server",
     "fleet": "headrace jobs run",
     "predict": "headrace predict",
+    "lineage": "every process that opens a warehouse whose events of lineage are sent",
     "checks": "headrace checks run --metrics FILE, which ends and so writes a file for the textfile collector of the node exporter",
 }
 
@@ -31,7 +32,7 @@ MEANING: Mapping[str, str] = {
 @cache
 def all_metrics() -> Mapping[str, tuple[Metric, ...]]:
     """The metrics of each kind of process. Raises :class:`InputError` for a name that two of them have."""
-    from headrace.metrics import drift, scoring
+    from headrace.metrics import drift, lineage, scoring
     from headrace.metrics.exposition import SCRAPES
     from headrace.metrics.process import INFO
     from pipelines.worker import queue_metrics, worker_metrics
@@ -51,6 +52,7 @@ def all_metrics() -> Mapping[str, tuple[Metric, ...]]:
         slice_metrics,
         fleet_metrics,
         scoring,
+        lineage,
         drift,
     )
     every = [INFO, SCRAPES, *(one for module in modules for one in module.METRICS)]

@@ -20,11 +20,14 @@ from warehouse.catalog.catalog import Catalog
 from warehouse.catalog.migrate import FOLDER, current_revision
 from warehouse.catalog.migrations import HEAD
 from warehouse.catalog.urls import parse_url
+from warehouse.config import WarehouseConfig
 from warehouse.errors import CatalogVersionError
+from warehouse.storage.storage import Storage
 from warehouse.tables.evolution.schema import SchemaChange
 from warehouse.tables.history import schema_at, table_history
 from warehouse.tables.table import ColumnSchema
 from warehouse.tables.versions import ChangeNote, record_change
+from warehouse.warehouse import Warehouse
 
 
 def _config() -> Config:
@@ -164,6 +167,9 @@ def test_the_present_schema_of_a_table_is_recorded(empty_url: str, tmp_path: Any
                     )
                 )
     catalog = Catalog.open(empty_url)
+    warehouse = Warehouse(
+        WarehouseConfig(str(tmp_path / "home"), empty_url), catalog, Storage(str(tmp_path / "home")), lambda: 2.0
+    )
     wider = (
         ColumnSchema("k", "int64", stored_types=("int32", "int64")),
         ColumnSchema("spam", "double", overlay_only=True),
@@ -171,7 +177,7 @@ def test_the_present_schema_of_a_table_is_recorded(empty_url: str, tmp_path: Any
 
     def widen(connection: Connection) -> None:
         connection.execute(update(schema.tables).where(schema.tables.c.name == "log").values(version=3))
-        record_change(connection, "log", 3, ChangeNote("append", (), 1, 1, "", "", wider), 2.0)
+        record_change(connection, warehouse, "log", 3, ChangeNote("append", (), 1, 1, "", "", wider), 2.0)
 
     catalog.run(widen)
     with catalog.read() as connection:

@@ -21,6 +21,7 @@ ROLES = (
     "tpu_server",
     "fleet",
     "predict",
+    "lineage",
     "checks",
 )
 _NAME = re.compile(rf"headrace_(?:{'|'.join(ROLES)})_[a-z][a-z0-9_]*[a-z0-9]\Z", re.ASCII)

@@ -644,3 +644,15 @@ value_sketches = Table(
     Column("content", LargeBinary, nullable=False),
     Column("recorded_at", Float, nullable=False, index=True),
 )
+
+#: Events of lineage, in the order in which they were committed; the document of a sent one is empty.
+lineage_events = Table(
+    "lineage_events",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("key", _HASH, nullable=False, unique=True),
+    Column("document", Text, nullable=False),
+    Column("recorded_at", Float, nullable=False),
+    Column("taken_at", Float),  # when a sender took it
+    Column("sent_at", Float, index=True),
+)

@@ -97,7 +97,7 @@ def drop_table(warehouse: Warehouse, name: str, *, why: str = "", force: bool = 
         for chunk in chunks(keys, _AT_ONCE):
             _evict(connection, chunk, f"table {name} was dropped" + (f": {why}" if why else ""), now)
         note = ChangeNote("drop", (), planned.rows, planned.fragments, table.root, why)
-        record_change(connection, name, table.version + 1, note, now)
+        record_change(connection, warehouse, name, table.version + 1, note, now)
         of = schema.tables
         connection.execute(update(of).where(of.c.name == name).values(version=table.version + 1, dropped_at=now))
         return replace(planned, done=True)

@@ -178,7 +178,7 @@ def create_table(
         connection.execute(insert(of).values(name=name, **values))
     else:
         connection.execute(update(of).where(of.c.name == name).values(**values))
-    record_change(connection, name, table.version, note, now)
+    record_change(connection, warehouse, name, table.version, note, now)
     require_files(warehouse.storage, [one.file.path for one in files], name)
     partitions: dict[str, list[Entry]] = {one.partition: [] for one in sorted(files, key=lambda one: one.partition)}
     add_files(connection, table, files, partitions, table.version)
@@ -216,7 +216,7 @@ def begin_version(
         values["columns"] = columns_document(evolved.columns)
         note = replace(note, schema=evolved.columns)
     connection.execute(update(of).where(of.c.name == table.name).values(**values))
-    return record_change(connection, table.name, table.version + 1, note, warehouse.clock())
+    return record_change(connection, warehouse, table.name, table.version + 1, note, warehouse.clock())
 
 
 def _write_overlays(connection: Connection, change: int, replacements: Sequence[Replacement]) -> None:

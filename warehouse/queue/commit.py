@@ -15,6 +15,7 @@ from warehouse.catalog.catalog import chunks, one_of
 from warehouse.costs.measurements import MemoMeasurement, measure_memo, record_measurements
 from warehouse.costs.work_estimates import TASK_SECS
 from warehouse.files.memo_file import lease_of
+from warehouse.lineage.recording import CommittedMemo, record_memos
 from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files
 from warehouse.memos.pending_aliases import pop_aliases
 from warehouse.memos.task_members import delete_done
@@ -42,6 +43,7 @@ def commit_memos(
             _commit(connection, ready, {number for number in numbers if number is not None}, now)
             correct_charges(connection, ((task.charge, TASK_SECS + written.secs) for task, written in ready))
             record_measurements(connection, works, _measurements(ready))
+            record_memos(connection, warehouse, (_committed(*one) for one in ready), now)
         return tuple(
             number is not None or _is_committed(connection, *one) for one, number in zip(listed, numbers, strict=True)
         )
@@ -71,6 +73,12 @@ def _commit(
         for content, fingerprints in _contents([task for task, _ in done], aliases).items()
     })  # fmt: skip
     count_live_bytes(connection, set(files.values()), now)
+
+
+def _committed(task: LeasedTask, written: MemoWritten) -> CommittedMemo:
+    # A memo that is computed again is in another file.
+    key = f"{task.memo_key} {written.file.path}"
+    return CommittedMemo(key, task.table, task.fingerprint, task.component, written.rows, written.size_bytes)
 
 
 def _measurements(ready: Sequence[tuple[LeasedTask, MemoWritten]]) -> Iterator[MemoMeasurement]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from warehouse.lineage.recording import CommittedMemo, record_memos
 from warehouse.memos.task_members import split_each
 from warehouse.queue.failed_attempts import FailedAttempt, write_failed
 from warehouse.queue.failures import Failure
@@ -67,6 +68,10 @@ def fail_tasks(
         own = split_each(connection, [one.memo_key for one in reported if one is not None])
         write_failed(connection, [replace(one, task_id=own[one.memo_key]) for one in reported if one is not None], now)
         correct_charges(connection, took)
+        record_memos(connection, warehouse, (
+            CommittedMemo(f"{task.memo_key} {task.lease}", task.table, task.fingerprint, task.component, error=one.failure.message or "failed")
+            for (task, _), one in zip(attempts, reported, strict=True) if one is not None
+        ), now)  # fmt: skip
         return tuple(None if one is None else one.change.state for one in reported)
 
     return warehouse.catalog.run(fail, idempotent=True)

@@ -167,7 +167,7 @@ def register_table(
     def write(connection: Connection) -> Registration:
         check_version(connection, name, known.table.version if known.table else None, warehouse.catalog.where)
         evolved.check(connection)
-        change = _Change(connection, warehouse.clock(), name, root, evolved, time_column, known, found, read)
+        change = _Change(connection, warehouse, warehouse.clock(), name, root, evolved, time_column, known, found, read)
         return replace(
             change.apply(),
             replaced=tuple(replaced),
@@ -284,6 +284,7 @@ class _Change:
     """The changes of a registration, inside one transaction."""
 
     connection: Connection
+    warehouse: Warehouse
     now: float
     name: str
     root: str
@@ -318,7 +319,7 @@ class _Change:
             rows = sum(fragment.rows for fragment in new)
             schema = self.evolved.columns if self.evolved.columns != self.evolved.before else None
             note = ChangeNote("register", (), rows, len(new), self.root, "", schema)
-            record_change(self.connection, self.name, table.version, note, self.now)
+            record_change(self.connection, self.warehouse, self.name, table.version, note, self.now)
         current = [
             fragment for files in self.found.values() for file in files for fragment in self._fragments(file.path)
         ]

@@ -11,10 +11,12 @@ from sqlalchemy import Connection, func, insert, select, update
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_numbered
 from warehouse.errors import CatalogBusy
+from warehouse.lineage.recording import record_table_version
 from warehouse.tables.manifests import PlacedFragment, columns_document
 from warehouse.tables.merges import follow_changes
 from warehouse.tables.partitions import partition_range
 from warehouse.tables.table import ColumnSchema, Fragment, Overlay
+from warehouse.warehouse import Warehouse
 
 TableChangeKind = Literal["register", "append", "overlay", "fix", "delete", "drop"]
 
@@ -122,7 +124,9 @@ def _member(manifest: int, position: int, entry: Entry) -> dict[str, Any]:
     }
 
 
-def record_change(connection: Connection, table: str, version: int, note: ChangeNote, now: float) -> int:
+def record_change(
+    connection: Connection, warehouse: Warehouse, table: str, version: int, note: ChangeNote, now: float
+) -> int:
     """Record the change that made this version and return its row.
 
     Models of other tables that wait for tasks over this one's data are matched again: an equal copy of it may be gone.
@@ -135,4 +139,5 @@ def record_change(connection: Connection, table: str, version: int, note: Change
            "rows": note.rows, "fragments": note.fragments, "source": note.source, "why": note.why,
            "created_at": now, "schema": None if note.schema is None else columns_document(note.schema)}  # fmt: skip
     (number,) = insert_numbered(connection, schema.changes, [row])
+    record_table_version(connection, warehouse, table, version, note.kind, note.source, note.rows, now)
     return number

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -122,6 +123,7 @@ class MetricsOptions:
             return
         with needs_prometheus("--metrics-address"):
             from headrace.metrics.endpoint import Endpoint
+        from headrace.metrics.lineage import lineage_families
         from headrace.metrics.targets import listed_target, target_file
 
         with ExitStack() as serving:
@@ -134,6 +136,10 @@ class MetricsOptions:
 
             def serve(registry: Registry) -> None:
                 registry.add("process", process.families)
+                if (
+                    lineage := sys.modules.get("headrace.lineage.sender")
+                ) is not None:  # a process that sends events has it
+                    registry.add("lineage", lambda: lineage_families(**asdict(lineage.COUNTS)))
                 endpoint.serve(registry)
 
             yield serve

@@ -110,7 +110,13 @@ def open_warehouse(option: str, opening: Opening = open_once, *, creates: bool =
     else:
         check_exists(config)
     with opening(lambda: Warehouse.open(config)) as warehouse:
-        yield warehouse
+        if not config.lineage:
+            yield warehouse
+            return
+        from headrace.lineage.sender import sending_lineage
+
+        with sending_lineage(warehouse):
+            yield warehouse
 
 
 def warehouse_settings(option: str) -> Settings:

@@ -1,0 +1,1 @@
+"""Sends events of lineage to a receiver of OpenLineage, or to a file."""

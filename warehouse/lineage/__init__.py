@@ -1,0 +1,1 @@
+"""Lineage: events of OpenLineage, written with what they report, and kept until they are sent."""
