@@ -35,9 +35,10 @@ from trainer.wire.flight.addresses import Address, check_token, is_token
 from trainer.wire.flight.error_documents import in_one_line, to_bytes
 from trainer.wire.frame_stream import STALL_SECS, FrameStream
 from trainer.wire.framed_service import FramedService, FramedStreams
-from trainer.wire.frames import Bytes, WireProtocol
+from trainer.wire.frames import Bytes, FrameHeader, WireProtocol
 from transforms.errors import DataError, HeadraceError, InputError
 from transforms.metrics.instruments import LabelledHistograms
+from transforms.tracing.requests import answered_request
 
 _LOG = logging.getLogger(__name__)
 #: The kinds of requests in metrics.
@@ -172,6 +173,14 @@ class ServerService:
                 value=header.body_bytes,
                 allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes",
             )
+        with answered_request(frame.session, frame.sequence, _NAMES[header.kind]):
+            if not self._answer_in_turn(frames, session, frame, header):
+                return False
+        self._times.observe(_NAMES[header.kind], time.perf_counter() - began)
+        return True
+
+    def _answer_in_turn(self, frames: FrameStream, session: Session, frame: FrameHeader, header: Header) -> bool:
+        """Read the body of a request and answer it; False once the service ends."""
         self._server.await_turn(session, header, lambda: self._is_finishing)
         with self._budget.take(self._server.memory_bytes(header), self._limits.patience_secs):
             body = frames.receive_new_body(frame, time.monotonic() + self._limits.patience_secs)
@@ -184,7 +193,6 @@ class ServerService:
                     _LOG.warning("a request was refused: %s", in_one_line(error))
                     reply = Reply(Kind.ERROR, [to_bytes(error)])
                 self._reply(frames, reply, header.number)
-        self._times.observe(_NAMES[header.kind], time.perf_counter() - began)
         return True
 
     def _handle(self, session: Session, header: Header, body: Bytes) -> Reply:

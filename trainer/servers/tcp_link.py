@@ -33,6 +33,8 @@ from trainer.wire.frame_stream import STALL_SECS, FrameStream, StreamEnded
 from trainer.wire.framed_service import connect_stream
 from trainer.wire.frames import HEADER_BYTES, Bytes, FrameHeader, FrameOrder, WireProtocol
 from transforms.errors import DataError, HeadraceError
+from transforms.tracing.requests import AskedRequest, asked_request
+from transforms.tracing.spans import current_tracer
 
 _BACKOFF_SECS, _MOST_BACKOFF_SECS = 0.01, 0.5
 #: After which a connection is made again.
@@ -105,6 +107,7 @@ class _Asked:
     request: Request
     is_sent: bool = False
     answer: Answer | None = None
+    span: AskedRequest | None = None
 
     @property
     def waits(self) -> bool:
@@ -207,12 +210,16 @@ class TcpLink:
         """Take the next answer, to the oldest request that waits for one."""
         one = next(one for one in self._asked if one.waits)
         one.answer = self._receive(one.request)
+        if one.span is not None:
+            one.span.end()
         self._damaged = 0
 
     def _send_asked(self) -> None:
         """Send the requests that were not sent over this connection, in their order."""
         for one in tuple(self._asked):
             if not one.is_sent and one.answer is None:
+                if current_tracer() is not None:
+                    one.span = asked_request(*self._open_frames().next_place, one.request.kind.name.lower())
                 self._transmit(one.request)
                 one.is_sent = True
 

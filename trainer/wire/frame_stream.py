@@ -51,6 +51,11 @@ class FrameStream:
         """The next frame in parts, which must be sent next."""
         return self._order.write(kind, body, number=number, floor=floor, flags=flags)
 
+    @property
+    def next_place(self) -> tuple[int, int]:
+        """See :attr:`~trainer.wire.frames.FrameOrder.next_place`."""
+        return self._order.next_place
+
     def send(self, parts: Sequence[Bytes], patience_secs: float) -> None:
         """Send a written frame within a time. Raises OSError."""
         if self._is_plain:

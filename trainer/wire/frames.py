@@ -108,6 +108,11 @@ class FrameOrder:
         self._protocol, self._session = protocol, session
         self._sent = self._received = 0
 
+    @property
+    def next_place(self) -> tuple[int, int]:
+        """The session, and the place of the next frame that this end writes; 0 for a session that is not known yet."""
+        return self._session or 0, self._sent
+
     def write(
         self, kind: int, body: Iterable[Bytes] = (), *, number: int = 0, floor: int = 0, flags: int = 0
     ) -> list[Bytes]:

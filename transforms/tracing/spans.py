@@ -95,9 +95,14 @@ class Tracer:
         """The process's own span, which is recorded by :meth:`end`."""
         return self._own
 
-    def begin(self, name: str, attributes: Mapping[str, str | int | float]) -> _Open:
-        """A span, which ends with its block."""
-        return _Open(self, name, attributes)
+    @property
+    def has_parent(self) -> bool:
+        """Whether the process belongs to a trace that began elsewhere."""
+        return self._within is not None
+
+    def begin(self, name: str, attributes: Mapping[str, str | int | float], *, parent: str = "") -> _Open:
+        """A span, which ends with its block; ``parent``: the span around it, if that is in another process."""
+        return _Open(self, name, attributes, parent)
 
     def end(self, name: str, attributes: Mapping[str, str | int | float]) -> None:
         """Record the process's own span."""
@@ -122,13 +127,12 @@ class _Open:
 
     __slots__ = ("_attributes", "_began_ns", "_name", "_parent", "_place", "_token", "_tracer")
 
-    def __init__(self, tracer: Tracer, name: str, attributes: Mapping[str, str | int | float]) -> None:
-        self._tracer, self._name, self._attributes = tracer, name, attributes
+    def __init__(self, tracer: Tracer, name: str, attributes: Mapping[str, str | int | float], parent: str) -> None:
+        self._tracer, self._name, self._attributes, self._parent = tracer, name, attributes, parent
         self._place = tracer.child_place()
 
     def __enter__(self) -> None:
-        around = _CURRENT.get()
-        self._parent = (around or self._tracer.own).span
+        self._parent = self._parent or span_around(self._tracer)
         self._token: Token[Place | None] = _CURRENT.set(self._place)
         self._began_ns = self._tracer.now_ns()
 
@@ -150,6 +154,16 @@ def use_tracer(tracer: Tracer | None) -> None:
     """Record the spans of this process by a tracer from now on; None: no more."""
     global _tracer  # a process has one trace, as it has one log
     _tracer = tracer
+
+
+def current_tracer() -> Tracer | None:
+    """What records the spans of this process; None: nothing does."""
+    return _tracer
+
+
+def span_around(tracer: Tracer) -> str:
+    """The span that this thread is in, else the process's own."""
+    return (_CURRENT.get() or tracer.own).span
 
 
 def span(name: str, **attributes: str | int | float) -> AbstractContextManager[None]:
