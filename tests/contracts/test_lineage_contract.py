@@ -24,6 +24,7 @@ from warehouse import (
     submit_model,
 )
 from warehouse.catalog import schema
+from warehouse.changes.drop_table import drop_table
 from warehouse.lineage.documents import EventKind, LineageEvent
 from warehouse.lineage.outbox import (
     KEPT_SECS,
@@ -72,6 +73,16 @@ def test_a_version_of_a_table_is_an_import(warehouse: Warehouse, log: str) -> No
     assert output["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "CREATE"
     assert {"name": "query", "type": "string"} in output["facets"]["schema"]["fields"]
     assert output["outputFacets"]["outputStatistics"]["rowCount"] == 60
+
+
+def test_a_dropped_table_was_read_from_nothing(warehouse: Warehouse, log: str) -> None:
+    drop_table(warehouse, "log", force=True)
+    _, (complete, event) = of(documents(warehouse), "drop/log")
+    assert (complete, event["inputs"]) == ("COMPLETE", [])
+    (output,) = event["outputs"]
+    assert output["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "DROP"
+    assert output["facets"]["version"]["datasetVersion"] == "2"
+    assert output["outputFacets"] == {}
 
 
 def test_committed_memos_are_reported_once_with_their_columns(warehouse: Warehouse, log: str, clock: Clock) -> None:

@@ -20,6 +20,8 @@ from warehouse.warehouse import Warehouse
 
 #: Changes of tables that change their life; others alter nothing but data.
 _LIVES = {"drop": "DROP", "overlay": "ALTER"}
+#: Changes that bring no rows.
+_REMOVALS = frozenset({"drop", "delete"})
 _MOST_FAILURES = 3
 
 
@@ -120,9 +122,10 @@ def record_table_version(
         _table(connection, namespace, table),
         version=str(version),
         change="CREATE" if version == 1 else _LIVES.get(kind, ""),
-        rows=rows,
+        rows=None if kind in _REMOVALS else rows,
     )
-    run = Run([str(version)], namespace, f"{kind}/{table}", "IMPORT", source_dataset(source), (changed,), _release())
+    inputs = () if kind in _REMOVALS else source_dataset(source)
+    run = Run([str(version)], namespace, f"{kind}/{table}", "IMPORT", inputs, (changed,), _release())
     _write(connection, run, EventKind.COMPLETE, now)
 
 
