@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from warehouse.lineage.documents import Dataset
 
 #: The column of a component's dataset.
@@ -12,7 +14,7 @@ _LOCAL = "file://"
 
 def namespace_of(root: str) -> str:
     """The namespace of a warehouse: its home as a URI, without settings of the storage."""
-    return root if "://" in root else f"{_LOCAL}{root}"
+    return root if "://" in root else f"{_LOCAL}{quote(root)}"
 
 
 def component_name(table: str, fingerprint: str) -> str:

@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from headrace.cli.options.metrics import MetricsOptions
 from headrace.lineage.receivers import EventRefused, FileReceiver, HttpReceiver, lineage_url
-from headrace.lineage.sender import LineageCounts, LineageSender
+from headrace.lineage.sender import COUNTS, LineageCounts, LineageSender, sending_lineage
+from headrace.metrics.process import Process
 from tests.support.lineage_receiver import LineageReceiver, receiving
 from tests.support.lineage_rules import checked_event
 from tests.support.processes import free_port, wait_until
+from tests.support.scraped import plain, scrape, target
+from transforms.metrics.registry import Registry
 from warehouse import Warehouse, WarehouseConfig
 from warehouse.lineage.documents import Dataset, EventKind, LineageEvent, Run, lineage_event
 from warehouse.lineage.outbox import count_waiting, write_events
@@ -112,6 +117,19 @@ def test_any_other_answer_may_be_different_later(receiver, status):
     receiver.status = status
     with pytest.raises(OSError, match=str(status)):
         HttpReceiver(lineage_url(receiver.url))(event(1).document)
+
+
+def test_a_process_that_sends_events_counts_them_in_its_metrics(warehouse, receiver, tmp_path):
+    warehouse.config = replace(warehouse.config, lineage=receiver.url)
+    write(warehouse, 0, 2)
+    before = COUNTS.sent
+    options = MetricsOptions("127.0.0.1:0", str(tmp_path / "targets"))
+    with sending_lineage(warehouse), options.bound(Process("worker", "w")) as serve:
+        serve(Registry())
+        wait_until(lambda: COUNTS.sent == before + 2 and COUNTS.waiting == 0, "they are sent", {})
+        figures = plain(scrape(target(next((tmp_path / "targets").glob("*.json")))))
+    assert figures["headrace_lineage_sent_events_total"] == before + 2
+    assert figures["headrace_lineage_waiting_events"] == 0
 
 
 def test_a_file_grows_by_one_line_an_event(tmp_path):

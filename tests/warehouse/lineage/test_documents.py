@@ -83,4 +83,5 @@ def test_sources_are_named_as_openlineage_names_them(source, named):
 
 def test_the_namespace_is_the_home():
     assert namespace_of("/data/home") == "file:///data/home"
+    assert namespace_of("/data/my home") == "file:///data/my%20home"
     assert namespace_of("gs://bucket/home") == "gs://bucket/home"

@@ -4,6 +4,8 @@ import socket
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainer.job.launch.slice_metrics import CLIENTS, SliceMetrics, clients_of
 
@@ -21,6 +23,12 @@ TABLE = """\
 
 def test_clients_are_the_established_connections_to_the_port():
     assert (clients_of(TABLE, 7416), clients_of(TABLE, 7417), clients_of("", 7416)) == (2, 0, 0)
+
+
+@given(st.text(), st.integers(1, 65535))
+def test_any_text_has_a_number_of_clients(text, port):
+    assert clients_of(text, port) >= 0
+    assert clients_of(text + TABLE[TABLE.index("\n") :], 7416) >= 2
 
 
 def names(metrics: SliceMetrics) -> dict[str, float]:
