@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from headrace.cli.options.launchers import LOCAL
 from headrace.cli.options.runs import run_folder_of
 from headrace.cli.options.session import open_warehouse, run_location
 from headrace.cli.remote_workers import workers_of
@@ -37,6 +38,9 @@ def train_phases(phases: Mapping[str, TrainOptions]) -> None:
     """Train the initial phase until it has caught up, then the caught-up one. Exits with the status of a training that ends otherwise."""
     initial, caught_up = (phases[one] for one in PHASES)
     run, idle = caught_up.run, _IdleWorkers(phases)
+    for one in phases.values():
+        if one.cluster.launcher == LOCAL:
+            one.device.check()  # now, and not after the phase before it
     folder = _run_folder(caught_up)
     log = PhaseLog.read(folder)
     with _stops() as stop:

@@ -17,7 +17,7 @@ from headrace.cli.held_out_scoring import fragment_reader, score_test
 from headrace.cli.launching import write_launch, write_phases
 from headrace.cli.options.batch_files import open_batch_files
 from headrace.cli.options.exports import check_exported, finish_export, open_export
-from headrace.cli.options.launchers import REMOTE
+from headrace.cli.options.launchers import LOCAL, REMOTE
 from headrace.cli.options.metrics import MetricsOptions
 from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.runs import job_folder, run_folder_of
@@ -111,9 +111,11 @@ def train(options: TrainOptions) -> None:
     named_towers = towers_of_training(options.hosts.towers, hosts)
     if run_dir or options.run.job_dir:
         job = job_options(options, str(job_folder(run_location(run_dir), home, options.run.job_dir)))
-    options.device.let_be_seen(trains=job is None)
     if job is None:
+        options.device.let_be_seen()
         options.device.use()
+    elif options.cluster.launcher == LOCAL:
+        options.device.check()
     with ExitStack() as pins:
         remote = pins.enter_context(open_remote_workers(options))
         warehouse = pins.enter_context(open_warehouse(home))

@@ -13,6 +13,7 @@ from headrace.cli.main import run
 from headrace.demo.sample_log import write_sample_log
 from tests.headrace.conftest import SMALL, UNTRIED
 from tests.support.emulated_slice import EmulatedSlice
+from tests.support.processes import PATIENCE_SECS
 from trainer.serving.deltas.verify_chain import verify_chain
 from transforms.child_process import child_environment, module_command
 
@@ -148,15 +149,22 @@ def test_a_machine_without_gpus_is_one_clear_error(submitted, tmp_path, visible)
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
-def test_a_host_of_this_machine_without_gpus_holds_its_job(submitted, tmp_path):
-    """The command that starts hosts does not hide GPUs from them: the host itself looks for its own."""
+@pytest.mark.medium
+@pytest.mark.parametrize("is_phased", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_job_on_a_machine_without_gpus_is_the_same_error_before_anything_is_tried_or_started(
+    submitted, tmp_path, is_phased
+):
+    """Of phases also where only the last one trains on GPUs. The command hides GPUs from itself, not from what it starts."""
+    (tmp_path / "phases.toml").write_text('[caught_up]\ndevice = "gpu"\n')
     environment = {name: value for name, value in child_environment().items() if name != "CUDA_VISIBLE_DEVICES"}
-    command = module_command("headrace", "train", "first", "--config", options_file(tmp_path), "--device", "gpu", "--hosts", "1",
+    given = ("--from", str(tmp_path / "phases.toml")) if is_phased else ("--device", "gpu")
+    command = module_command("headrace", "train", "first", *given, "--hosts", "2",
                              "--run-dir", str(tmp_path / "run"), "--home", str(tmp_path / "home"))  # fmt: skip
-    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=PATIENCE_SECS)
     if found.returncode == 0:
         pytest.skip("this machine has a GPU")
     said = " ".join(found.stderr.split())
-    assert "--device gpu must have a GPU that TensorFlow sees" in said
+    assert found.returncode == 2
+    assert said.startswith("error: --device gpu must have a GPU that TensorFlow sees"), said
     assert "CUDA_VISIBLE_DEVICES" not in said
+    assert not (tmp_path / "run").exists()

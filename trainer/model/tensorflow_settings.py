@@ -44,15 +44,20 @@ def hide_gpus() -> None:
 
 def use_gpus() -> None:
     """Let TensorFlow take the memory of GPUs as it needs it, before its first use. Raises :class:`ConfigError` if it sees no GPU."""
-    found = tf.config.list_physical_devices("GPU")
-    if not found:
-        seen = ", ".join(one.name.removeprefix("/physical_device:") for one in tf.config.list_physical_devices())
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        hidden = "" if visible is None else f"; CUDA_VISIBLE_DEVICES is {visible!r}"
-        built = "with" if tf.test.is_built_with_cuda() else "without"
-        raise ConfigError("--device gpu must have a GPU that TensorFlow sees", where="--device gpu",
-                          value=f"TensorFlow {tf.__version__}, built {built} CUDA, sees {seen}{hidden}",
-                          allowed="at least one GPU",
-                          next_step='look at nvidia-smi; install the libraries by pip install "tensorflow[and-cuda]"; or train with --device cpu')  # fmt: skip
-    for one in found:
+    check_gpus()
+    for one in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(one, True)
+
+
+def check_gpus() -> None:
+    """Raise :class:`ConfigError` if TensorFlow sees no GPU, also where :func:`hide_gpus` keeps this process off them."""
+    if tf.config.list_physical_devices("GPU"):
+        return
+    seen = ", ".join(one.name.removeprefix("/physical_device:") for one in tf.config.list_physical_devices())
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    hidden = "" if visible is None else f"; CUDA_VISIBLE_DEVICES is {visible!r}"
+    built = "with" if tf.test.is_built_with_cuda() else "without"
+    raise ConfigError("--device gpu must have a GPU that TensorFlow sees", where="--device gpu",
+                      value=f"TensorFlow {tf.__version__}, built {built} CUDA, sees {seen}{hidden}",
+                      allowed="at least one GPU",
+                      next_step='look at nvidia-smi; install the libraries by pip install "tensorflow[and-cuda]"; or train with --device cpu')  # fmt: skip

@@ -51,3 +51,12 @@ class DeviceOptions:
             from trainer.model.tensorflow_settings import use_gpus
 
             use_gpus()
+
+    def check(self) -> None:
+        """Raise :class:`~trainer.errors.ConfigError` for a GPU that processes which this one starts would not see; it is not used here."""
+        if self.has_gpu:
+            self.let_be_seen(trains=False)
+            import_tensorflow_quietly()
+            from trainer.model.tensorflow_settings import check_gpus
+
+            check_gpus()
