@@ -122,6 +122,8 @@ def test_holds_and_notices_find_the_job_folder(tmp_path: Path, capsys: pytest.Ca
     assert "this run has no job" in capsys.readouterr().err
     assert run(["preempt", RUN, "--home", "gs://bucket/home"]) == 2
     assert "the home must be a local folder" in capsys.readouterr().err
+    assert run(["ps", "move", RUN, "--servers", "2", "--home", str(home)]) == 4
+    assert "this run has no job" in capsys.readouterr().err
     files = hold(job_folder(RUN, str(home)))
     assert run(["holds", "ls", "--home", str(home), "--json"]) == 0
     assert [row["run"] for row in json.loads(capsys.readouterr().out)["holds"]] == [str(files.root)]

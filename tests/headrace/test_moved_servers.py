@@ -44,12 +44,6 @@ def test_a_run_that_does_not_train_is_refused(served, tmp_path):  # noqa: F811
     assert "it goes on from its newest checkpoint" in found
 
 
-def test_a_run_in_a_bucket_is_refused_with_the_next_step(served):  # noqa: F811
-    found = served("ps", "move", "gs://bucket/run", "--servers", 2, status=2).err
-    assert "ps move needs a training with a local run folder, got a bucket" in found
-    assert "start it again with other --servers" in found
-
-
 @pytest.mark.parametrize(
     ("servers", "problem"),
     [

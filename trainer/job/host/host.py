@@ -64,8 +64,7 @@ from trainer.run.weights.staleness import NOT_MEASURED
 from trainer.run.weights.tpu_weights import TpuWeights, weights_on
 from trainer.scheduling.events import RoleKind
 from trainer.scheduling.orders import AskPosition, EndEpoch, GiveUp, Leave, Order, StartEpoch, WritePart
-from trainer.servers.moves.job_moves import JobMoves
-from trainer.servers.moves.move_documents import MoveFiles
+from trainer.servers.moves.job_moves import JobMoves, documents_of_run
 from trainer.servers.run_servers import RunServers
 from trainer.tables.statistics.batch_sampler import BatchSampler
 from trainer.tables.tpu.slice_servers import noticing_lost_machines
@@ -76,7 +75,6 @@ from transforms.log_fields import log_fields
 from transforms.tracing.spans import span
 from warehouse.files.batch_files.folder import BatchFolder
 from warehouse.solution.solution import ReadSolution
-from warehouse.storage.locations import is_gcs
 
 _LOG = logging.getLogger(__name__)
 _LOOK_SECS = 0.2
@@ -537,8 +535,7 @@ class Host:
     def _moves_of(self, servers: RunServers) -> JobMoves:
         """What says where the tables are on servers, as long as this host lives."""
         if self._moves is None:
-            files = None if is_gcs(self._run_dir) else MoveFiles.of_run(self._run_dir)
-            self._moves = JobMoves(servers, files, setup=self._setup)
+            self._moves = JobMoves(servers, documents_of_run(self._run_dir), setup=self._setup)
         return self._moves
 
     def _slice_for(self, connect: Callable[[], TpuSlice], hosts: int, data: JobData, config: TrainConfig) -> TpuSlice:

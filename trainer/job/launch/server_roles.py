@@ -17,16 +17,16 @@ from trainer.job.control.controller_client import ControllerClient
 from trainer.job.control.messages import PROTOCOL, RoleCall, RoleReport, ServerLoad
 from trainer.scheduling.events import Event, Joined, Left, Role, RoleKind
 from trainer.scheduling.orders import Leave, Order, Refuse, Rejoin
-from trainer.servers.moves.move_documents import MoveFiles
+from trainer.servers.moves.job_moves import documents_of_run
 from trainer.servers.run_servers import RunServers
 from trainer.servers.server_watch import ServerWatch, WatchedServer, watch_servers, watch_workers
 from trainer.wire.flight.addresses import Address
-from transforms.errors import HeadraceError, NotFound
+from transforms.errors import HeadraceError, NotFound, StorageError
 from warehouse.storage.locations import is_gcs
 
 _LOG = logging.getLogger(__name__)
-#: Between heartbeats, and between looks whether the tables are on other servers.
-_BEAT_SECS, _FIND_SECS = 1.0, 1.0
+#: Between heartbeats, and between looks whether the tables are on other servers; in a bucket each look is a request or two.
+_BEAT_SECS, _FIND_SECS, _FIND_IN_BUCKET_SECS = 1.0, 1.0, 10.0
 
 #: Begins to watch servers at these addresses.
 MakeWatch: TypeAlias = Callable[[Sequence[Address]], ServerWatch]
@@ -78,6 +78,7 @@ class ServerRoles:
         kind: of their roles, whose names begin with its first letter.
         on_message: called with a sentence when a server leaves or is back.
         clock: monotonic seconds.
+        find_secs: between two calls of ``find``.
     """
 
     def __init__(
@@ -89,8 +90,9 @@ class ServerRoles:
         kind: RoleKind = RoleKind.SERVER,
         on_message: Callable[[str], None] = lambda message: None,
         clock: Callable[[], float] = time.monotonic,
+        find_secs: float = _FIND_SECS,
     ) -> None:
-        self._kind = kind
+        self._kind, self._find_secs = kind, find_secs
         self._find, self._make_watch, self._release = find, watch, release
         self._on_message, self._clock = on_message, clock
         self._servers: list[_Server] = []
@@ -105,19 +107,24 @@ class ServerRoles:
         watch: Callable[[RunServers], ServerWatch] = watch_servers,
     ) -> ServerRoles:  # fmt: skip
         """Those of a job, whose hosts write in its run directory where the tables are now. ``watch``: begins to watch servers."""
-        files = None if is_gcs(run_dir) else MoveFiles.of_run(run_dir)
+        documents, found = documents_of_run(run_dir), servers.addresses
 
         def find() -> tuple[Address, ...]:
+            nonlocal found
             try:
-                state = None if files is None else files.read_state()
+                state = documents.read_state()
+                found = servers.addresses if state.run < servers.run else state.servers
             except (NotFound, TornCheckpoint):
-                state = None
-            return servers.addresses if state is None or state.run < servers.run else state.servers
+                found = servers.addresses
+            except StorageError as error:  # of a bucket, at which the next look may succeed
+                _LOG.info("where the tables are was not read: %s", error)
+            return found
 
         def watch_at(addresses: Sequence[Address]) -> ServerWatch:
             return watch(replace(servers, addresses=tuple(addresses), plan=None))
 
-        return cls(find, watch_at, release=release, on_message=on_message)
+        find_secs = _FIND_IN_BUCKET_SECS if is_gcs(run_dir) else _FIND_SECS
+        return cls(find, watch_at, release=release, on_message=on_message, find_secs=find_secs)
 
     @classmethod
     def of_workers(
@@ -137,7 +144,7 @@ class ServerRoles:
         """
         self._running = running
         if self._clock() >= self._next_find_secs:
-            self._next_find_secs = self._clock() + _FIND_SECS
+            self._next_find_secs = self._clock() + self._find_secs
             self._take(self._find())
         if self._watch is None:
             return

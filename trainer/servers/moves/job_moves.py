@@ -10,9 +10,9 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from trainer.options.combinations import MOVING, Setup, place_of, refusal_of
 from trainer.options.document_field import DocumentField
 from trainer.planning.plan_document import plan_at, plan_members
 from trainer.servers.loads.copy_orders import CopySources
+from trainer.servers.moves.bucket_moves import BucketMoves
 from trainer.servers.moves.engine_move import MoveFigures, MoveStage
 from trainer.servers.moves.move_checks import check_movable, check_request, taken_over
 from trainer.servers.moves.move_documents import MoveFiles, MoveReport, MoveRequest, TrainingServers, new_id, problem_of
@@ -31,6 +32,7 @@ from trainer.tables.routes.servers.engine import PsEngine
 from trainer.tables.routes.servers.served_engine import ServedEngine
 from trainer.wire.flight.addresses import Address
 from transforms.errors import Busy, HeadraceError, InputError, NotFound, StorageError
+from warehouse.storage.locations import is_gcs
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,12 +43,46 @@ def _place(servers: RunServers) -> dict[str, Any]:
     return {"addresses": list(map(str, servers.addresses)), "plan": plan, "run": servers.run}
 
 
+class MoveDocuments(Protocol):
+    """The documents of the moves of a run: files of a local one, objects of one in a bucket."""
+
+    @property
+    def place(self) -> str:
+        """Where the documents are, for people."""
+
+    def offered(self) -> AbstractContextManager[None]:
+        """While this process takes requests. Raises :class:`Busy` if another one does."""
+
+    def ask(self, request: MoveRequest) -> None:
+        """Write a request. Raises :class:`Busy` if there is one that was not taken yet."""
+
+    def take_request(self) -> MoveRequest | None:
+        """The request, which is removed; None without one. Raises :class:`~transforms.errors.DataError` for other content."""
+
+    def withdraw(self, request: MoveRequest) -> bool:
+        """Remove a request that was not taken yet; whether it was there."""
+
+    def discard_requests(self) -> None:
+        """Remove requests to earlier trainings."""
+
+    def write_state(self, state: TrainingServers) -> None:
+        """Replace the state."""
+
+    def read_state(self) -> TrainingServers:
+        """The state. Raises :class:`NotFound` without one, and :class:`TornCheckpoint` for another document."""
+
+
+def documents_of_run(run_dir: str) -> MoveDocuments:
+    """The documents of the moves of a run, wherever it is."""
+    return BucketMoves(run_dir) if is_gcs(run_dir) else MoveFiles.of_run(run_dir)
+
+
 class JobMoves:
     """The servers of a host, which follows rank 0.
 
     Args:
         servers: those that the job was started with.
-        files: of requests, and of what is said of them; None: tables are not moved, as for a run in a bucket.
+        files: the documents of requests, and of what is said of them.
         setup: what the job is, which may refuse all requests.
         clock: seconds since 1970.
     """
@@ -54,7 +90,7 @@ class JobMoves:
     def __init__(
         self,
         servers: RunServers,
-        files: MoveFiles | None,
+        files: MoveDocuments,
         *,
         setup: Setup = MOVING,
         clock: Callable[[], float] = time.time,
@@ -118,7 +154,7 @@ class JobMoves:
 
     def _take(self, engine: ServedEngine | None, check: Callable[[], None]) -> RunServers | None:
         """The servers of a request that can be met. Another one is reported."""
-        if self._files is None or not self._open(self._files) or (engine is None and self._refusal is None):
+        if not self._open() or (engine is None and self._refusal is None):
             return None  # without an engine the next attempt takes the request
         try:
             self._request = self._files.take_request()
@@ -148,33 +184,38 @@ class JobMoves:
         found = replace(self._given, addresses=request.servers, plan=request.plan)
         return taken_over(found, self.servers, self._clock(), check)
 
-    def _open(self, files: MoveFiles) -> bool:
-        """Offer moves by the files of the run, if no other process does. An earlier host of this job may have moved the tables."""
+    def _open(self) -> bool:
+        """Offer moves by the documents of the run, if no other process does. An earlier host of this job may have moved the tables.
+
+        Raises :class:`StorageError`, and :class:`Busy` where another process has just done so: this one may not know which servers have the tables.
+        """
         if self._is_open:
             return True
         try:
-            self._context.enter_context(files.offered())
+            self._context.enter_context(self._files.offered())
         except (Busy, OSError) as error:
             _LOG.warning("tables are not moved in this attempt: %s", problem_of(error)["what"])
             return False
-        self._is_open = True
-        try:
-            state = files.read_state()
-        except (NotFound, TornCheckpoint):
-            state = None
-        if state is not None and state.run > self.servers.run:
-            self.servers = replace(self._given, addresses=state.servers, plan=state.plan, run=state.run)
-        files.request.unlink(missing_ok=True)  # of an earlier training
-        self._write(None)
+        with ExitStack() as stack:
+            stack.callback(self.close)
+            try:
+                state = self._files.read_state()
+            except (NotFound, TornCheckpoint):
+                state = None
+            if state is not None and state.run > self.servers.run:
+                self.servers = replace(self._given, addresses=state.servers, plan=state.plan, run=state.run)
+            self._files.discard_requests()
+            self._write(None)
+            self._is_open = True
+            stack.pop_all()
         return True
 
     def _write(self, report: MoveReport | None) -> None:
-        assert self._files is not None
         of = self.servers
         try:
             self._files.write_state(TrainingServers(self._training, of.addresses, False, of.plan, report, of.run))
         except OSError as error:
-            raise StorageError("the state of the servers was not written", where=str(self._files.state), value=error.strerror,
+            raise StorageError("the state of the servers was not written", where=self._files.place, value=error.strerror,
                                next_step="free disk space: the job goes on from its newest commit") from error  # fmt: skip
 
 

@@ -29,7 +29,8 @@ from transforms.errors import Busy, DataError, HeadraceError, InputError, NotFou
 
 _LOG = logging.getLogger(__name__)
 _FORMAT = 1
-_MOST_BYTES = 64 << 20
+#: The longest document that is read.
+MOST_BYTES = 64 << 20
 #: A process that asks whether the folder is locked has it for a moment.
 _LOCK_TRIES, _LOCK_WAIT_SECS = 20, 0.05
 _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
@@ -212,6 +213,11 @@ class MoveFiles:
             yield
 
     @property
+    def place(self) -> str:
+        """Where the files are, for people."""
+        return str(self.folder)
+
+    @property
     def request(self) -> Path:
         """The request that the training has not taken yet."""
         return self.folder / "request.json"
@@ -228,8 +234,7 @@ class MoveFiles:
         try:
             os.link(new, self.request)
         except FileExistsError:
-            raise Busy("an earlier move request is not finished yet", where=str(self.request),
-                       next_step="wait until the other move has ended") from None  # fmt: skip
+            raise already_asked(str(self.request)) from None
         finally:
             new.unlink()
 
@@ -240,8 +245,7 @@ class MoveFiles:
         try:
             return MoveRequest.read(_document(self.request))
         except (TornCheckpoint, InputError) as error:
-            raise DataError("a request to move tables must be one of headrace ps move", where=str(self.request),
-                            value=f"{error.what}: {error.value}"[:200]) from None  # fmt: skip
+            raise not_a_request(str(self.request), error) from None
         finally:
             self.request.unlink(missing_ok=True)
 
@@ -254,6 +258,10 @@ class MoveFiles:
         except (TornCheckpoint, InputError, FileNotFoundError):
             return False
         return True
+
+    def discard_requests(self) -> None:
+        """Remove a request to an earlier training."""
+        self.request.unlink(missing_ok=True)
 
     def ask_to_leave(self, server: str, training: str) -> None:
         """Write a preemption notice for a server, such as s1, which the training takes."""
@@ -286,21 +294,42 @@ class MoveFiles:
         try:
             return TrainingServers.read(_document(self.state))
         except FileNotFoundError:
-            raise NotFound("a run must have been trained on servers in one process", where=str(self.state),
-                           next_step="headrace train MODEL --servers HOST:PORT,…") from None  # fmt: skip
+            raise without_servers(str(self.state)) from None
 
 
 def _document(path: Path) -> DocumentField:
+    with open(path, "rb") as file:
+        return parse_document(file.read(MOST_BYTES + 1), str(path))
+
+
+def parse_document(content: bytes, where: str) -> DocumentField:
+    """The JSON document at ``where``. Raises :class:`TornCheckpoint` for more than :data:`MOST_BYTES` and for other content."""
     try:
-        with open(path, "rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
+        if len(content) > MOST_BYTES:
             raise ValueError("it is too long")
-        return DocumentField(json.loads(content), path.name)
+        return DocumentField(json.loads(content), where.rpartition("/")[2])
     except (ValueError, RecursionError) as error:
         raise TornCheckpoint(
-            "a document of a move must be a JSON object", where=str(path), value=str(error)[:200]
+            "a document of a move must be a JSON object", where=where, value=str(error)[:200]
         ) from None
+
+
+def already_asked(where: str) -> Busy:
+    """The error of a request beside one that was not taken yet."""
+    return Busy("an earlier move request is not finished yet", where=where,
+                next_step="wait until the other move has ended")  # fmt: skip
+
+
+def not_a_request(where: str, error: HeadraceError) -> DataError:
+    """The error of a request with other content."""
+    return DataError("a request to move tables must be one of headrace ps move", where=where,
+                     value=f"{error.what}: {error.value}"[:200])  # fmt: skip
+
+
+def without_servers(where: str) -> NotFound:
+    """The error of a run without a state of its servers."""
+    return NotFound("a run must have been trained on servers", where=where,
+                    next_step="headrace train MODEL --servers HOST:PORT,…")  # fmt: skip
 
 
 def _of_this_format(field: DocumentField) -> DocumentField:

@@ -6,26 +6,29 @@ import time
 from collections.abc import Callable
 
 from trainer.errors import MoveGivenUp
-from trainer.run.progress.lock import is_locked
 from trainer.servers.moves.engine_move import MoveFigures, MoveStage
-from trainer.servers.moves.move_documents import MoveFiles, MoveRequest, TrainingServers
+from trainer.servers.moves.job_moves import MoveDocuments
+from trainer.servers.moves.move_documents import MoveRequest, TrainingServers
 
-_LOOK_SECS = 0.2
+#: Between looks at the files of a local run, and at the objects of one in a bucket, each of which is a request or two.
+LOOK_SECS, LOOK_IN_BUCKET_SECS = 0.2, 2.0
 
 
 def wait_for_move(
-    files: MoveFiles,
+    files: MoveDocuments,
     request: MoveRequest,
+    is_training: Callable[[], bool],
     on_figures: Callable[[MoveFigures], None],
     *,
+    look_secs: float = LOOK_SECS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> TrainingServers:
-    """The servers of a training after the move of ``request``; ``on_figures`` is called while it goes on.
+    """The servers of a training after the move of ``request``; ``on_figures`` is called while it goes on, ``is_training`` to see whether it does.
 
     Raises :class:`MoveGivenUp` for one that training has given up, and if training has ended.
     """
     while True:
-        is_running = is_locked(files.folder)
+        is_running = is_training()
         state = files.read_state()
         move = state.move if state.training == request.training else None
         if move is not None and move.id == request.id:
@@ -37,6 +40,6 @@ def wait_for_move(
             on_figures(move.figures)
         if not is_running or state.training != request.training:
             files.withdraw(request)
-            raise MoveGivenUp("tables were not moved: training has ended", where=str(files.folder),
+            raise MoveGivenUp("tables were not moved: training has ended", where=files.place,
                               next_step="start it with the servers that it is to have: it goes on from its newest checkpoint")  # fmt: skip
-        sleep(_LOOK_SECS)
+        sleep(look_secs)

@@ -248,7 +248,7 @@ class ServerMoves:
         """Offer moves by the files of the run."""
         self._context.enter_context(self._files.offered())
         self._is_open = True
-        self._files.request.unlink(missing_ok=True)  # of an earlier training
+        self._files.discard_requests()
         self._write(None)
 
     def _write(self, report: MoveReport | None) -> None:

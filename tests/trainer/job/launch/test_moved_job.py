@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import pytest
 
+from tests.conftest import ROOT
 from tests.support.parameter_servers import thread_servers
 from tests.trainer.job.launch.jobs import launch, make_warehouse, run_job, settings, supervise
 from trainer.job.launch.job_spec import ServersSpec
 from trainer.job.launch.run_comparison import run_differences
 from trainer.scheduling.transitions import JobState
-from trainer.servers.moves.move_documents import MoveFiles, MoveRequest, new_id
+from trainer.servers.moves.job_moves import documents_of_run
 
 pytest.importorskip("tensorflow")
-OPTIONS = {"batch_rows": 64, "passes": 2, "linear": True, "keep_checkpoints": 9}
+OPTIONS = {"batch_rows": 64, "passes": 4, "linear": True, "keep_checkpoints": 99}
 
 
 @pytest.mark.slow
-def test_a_job_goes_on_with_tables_on_other_servers(tmp_path):
-    """Without a restart of a host, and with one that is killed after the move: all hosts find the tables on the other servers."""
-    run, files, asked, killed, restarts = tmp_path / "run", MoveFiles.of_run(tmp_path / "run"), [], [], []
+@pytest.mark.parametrize("place", ["folder", "bucket"])
+def test_a_job_goes_on_with_tables_on_other_servers(tmp_path, place, gcs_server):
+    """By the command, which restarts no host; then both hosts are killed, and those in their place find the tables on the other servers."""
+    folder = tmp_path / "run"
+    run = str(folder) if place == "folder" else gcs_server.home(gcs_server.bucket(), "runs/ctr-v1")
+    commands, killed, restarts = [], [], []
     with (
         make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse,
         thread_servers(2) as before,
@@ -26,27 +34,33 @@ def test_a_job_goes_on_with_tables_on_other_servers(tmp_path):
         thread_servers(2) as calm,
     ):
         spec = ServersSpec(tuple(str(one.address) for one in before), run=1)
-        job = launch(warehouse, run, settings(2, most_restarts=9), unit_rows=300, servers=spec, **OPTIONS)
+        job = launch(
+            warehouse, run, settings(2, most_restarts=9), unit_rows=300, servers=spec, folder=folder, **OPTIONS
+        )
+        servers = tuple(one.address for one in after)
+        command = [sys.executable, "-m", "headrace", "ps", "move", str(folder), "--servers", ",".join(map(str, servers)), "--json"]  # fmt: skip
 
         def act(status):
-            if status.commit_epochs >= 1 and not asked:
-                asked.append(MoveRequest(new_id(), files.read_state().training, tuple(one.address for one in after)))
-                files.ask(asked[0])
-            if asked and not killed:
-                move = files.read_state().move
-                if move is not None and move.is_over:
-                    restarts.append(status.restarts)
-                    for host in [one for one in supervisor.running().values() if one.kind == "host"]:
-                        host.process.kill()
-                        killed.append(move)
+            if status.commit_epochs >= 1 and not commands:
+                commands.append(
+                    subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                )
+            if commands and not killed and commands[0].poll() is not None:
+                restarts.append(status.restarts)
+                for host in [one for one in supervisor.running().values() if one.kind == "host"]:
+                    host.process.kill()
+                    killed.append(host)
 
-        supervisor = supervise(run, job, on_status=act)
+        supervisor = supervise(folder, job, on_status=act)
         assert supervisor.run(job.newest).state is JobState.DONE
-        assert [one.id for one in killed] == [asked[0].id] * 2
-        assert killed[0].problem == {}
-        assert killed[0].figures.pause_rows > 0
+        printed, errors = commands[0].communicate()
+        assert commands[0].returncode == 0, errors
+        screen = json.loads(printed)
+        assert screen["servers"] == list(map(str, servers))
+        assert screen["pause_rows"] > 0
         assert restarts == [0], "the move itself has restarted nothing"
-        assert files.read_state().servers == tuple(one.address for one in after)
+        assert len(killed) == 2
+        assert documents_of_run(run).read_state().servers == servers
         on_calm = ServersSpec(tuple(str(one.address) for one in calm), run=1)
         run_job(warehouse, tmp_path / "calm", settings(2), unit_rows=300, servers=on_calm, **OPTIONS)
         assert run_differences(run, tmp_path / "calm") == ()

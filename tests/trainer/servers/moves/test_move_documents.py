@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -155,7 +156,9 @@ class Training:
         self.files.write_state(TrainingServers(self.request.training, (Address("a", 1),), move=report))
 
     def wait(self) -> TrainingServers:
-        return wait_for_move(self.files, self.request, self.seen.append, sleep=self.go_on)
+        return wait_for_move(
+            self.files, self.request, partial(is_locked, self.files.folder), self.seen.append, sleep=self.go_on
+        )
 
 
 @pytest.fixture
@@ -209,7 +212,7 @@ def test_a_training_that_was_started_again_is_another_one(asked):
     files, request = asked
     files.write_state(TrainingServers(new_id(), (Address("a", 1),)))
     with pytest.raises(MoveGivenUp, match="training has ended"):
-        wait_for_move(files, request, lambda figures: None)
+        wait_for_move(files, request, lambda: True, lambda figures: None)
 
 
 def test_a_lock_is_seen_without_taking_it(tmp_path):
