@@ -7,7 +7,10 @@ from dataclasses import fields
 
 import pytest
 
+from headrace.cli.options.option_groups import Mark, option_fields
+from headrace.cli.train_options.training import TrainOptions
 from tests.conftest import ROOT
+from trainer.options.command_resume_rules import COMMAND_RULES
 from trainer.options.config import TrainConfig
 from trainer.options.resume_rules import RULES, Change, OptionChange, changes_weights, option_changes
 
@@ -23,6 +26,14 @@ def change(option: str, before: object, after: object) -> OptionChange:
 def test_each_option_has_a_rule_in_the_order_of_the_options() -> None:
     assert list(RULES) == [one.name for one in fields(TrainConfig)]
     assert all(one.reason for one in RULES.values())
+
+
+def test_each_other_option_of_the_command_has_a_rule_in_the_order_of_its_help() -> None:
+    """But for those of one call, and the two that a rule of their own says: the model is named, and each option of --config has a rule above."""
+    given = [one for one in option_fields(TrainOptions) if not one.is_argument and Mark.OF_THE_CALL not in one.marks]
+    assert [*COMMAND_RULES] == [one.name for one in given if one.name not in {*RULES, "config"}]
+    assert all(one.reason for one in COMMAND_RULES.values())
+    assert not COMMAND_RULES.keys() & RULES.keys()
 
 
 def test_documents_have_the_options_that_weights_depend_on() -> None:
@@ -69,14 +80,17 @@ def test_equal_options_are_no_change() -> None:
 
 
 def test_the_page_has_the_rules() -> None:
+    """Those of training options, then those of the command's other options."""
     lines = ["| options | may change | why |\n", "|---|---|---|\n"]
-    for when in Change:
-        groups: dict[tuple[str, str], list[str]] = {}
-        for name, rule in RULES.items():
-            if rule.change is when:
-                groups.setdefault((rule.reason, rule.only), []).append(f"`{name}`")
-        for (reason, only), names in groups.items():
-            lines.append(f"| {', '.join(names)} | {when}{f', {only}' if only else ''} | {reason} |\n")
+    flags = {one.name: one.flag for one in option_fields(TrainOptions)}
+    for rules, spelled in ((RULES, {}), (COMMAND_RULES, flags)):
+        for when in Change:
+            groups: dict[tuple[str, str], list[str]] = {}
+            for name, rule in rules.items():
+                if rule.change is when:
+                    groups.setdefault((rule.reason, rule.only), []).append(f"`{spelled.get(name, name)}`")
+            for (reason, only), names in groups.items():
+                lines.append(f"| {', '.join(names)} | {when}{f', {only}' if only else ''} | {reason} |\n")
     text, expected = _PAGE.read_text(encoding="utf-8"), "".join(lines)
     before, _, rest = text.partition(_BEGIN)
     found, _, after = rest.partition(_END)

@@ -60,7 +60,7 @@ def run_controller(
         publisher,
         controller_settings=ControllerSettings(job=spec.job),
         newest=newest,
-        used_attempt=newest_part_attempt(run_dir) if spec.bucket_run and newest is not None else 0,
+        used_attempt=newest_part_attempt(run_dir) if newest is not None else 0,
         data=spec.data,
         partition=spec.partition,
         address=address,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from trainer.job.control.job_files import JobFiles
 from trainer.job.launch.controller_process import run_controller
@@ -23,19 +24,23 @@ def test_a_job_of_an_earlier_release_is_read(tmp_path):
 
 
 def test_a_controller_removes_what_killed_processes_have_left(tmp_path):
-    """Unfinished checkpoints, and parts of attempts that were given up; not those of attempts to come."""
+    """Unfinished checkpoints, and parts of attempts that were given up: at a launch all, above which its attempts are; later not those of attempts to come."""
     files = JobFiles(tmp_path)
     files.make_token()
     JobSpec(FORMAT, "job", JobSettings(release="test"), None, str(tmp_path / "home")).write(files)
     checkpoints = tmp_path / "checkpoints"
-    unfinished, given_up, to_come = (
-        checkpoints / name
-        for name in (".tmp-epoch-000001-1", "parts/attempt-000002/host-0", "parts/attempt-000009/host-0")
-    )
-    for folder in (unfinished, given_up, to_come):
-        folder.mkdir(parents=True)
-        (folder / "array-0000.npy").write_bytes(b"left")
+
+    def make(*names: str) -> list[Path]:
+        folders = [checkpoints / name for name in names]
+        for folder in folders:
+            folder.mkdir(parents=True)
+            (folder / "array-0000.npy").write_bytes(b"left")
+        return folders
+
+    given_up = make(".tmp-epoch-000001-1", "parts/attempt-000002/host-0", "parts/attempt-000009/server-0")
     run_controller(files, newest=Commit(0, 2, 0), on_signals=lambda end: end())
-    assert not unfinished.exists()
+    assert [one for one in given_up if one.exists()] == []
+    given_up, to_come = make("parts/attempt-000009/host-0", "parts/attempt-000010/host-0")
+    run_controller(files, on_signals=lambda end: end())
     assert not given_up.exists()
     assert to_come.exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.support.gcs_server import GcsServer
@@ -85,6 +87,21 @@ def test_few_objects_stay(run):
         documents.write_state(state(training, port))
     storage = Storage(run)
     assert len(storage.list(f"{storage.root}/servers")) == 2
+
+
+def test_states_that_a_killed_process_left_are_not_read_and_are_removed_by_the_next_one(run):
+    """It was killed after it had created a state, and before it removed earlier ones."""
+    left, training, storage = BucketMoves(run), new_id(), Storage(run)
+    for port in range(3):
+        left.write_state(state(training, port))
+    for number in (1, 4, 5):
+        place = f"{storage.root}/servers/state-{number:08d}.json"
+        storage.write_atomic(place, json.dumps(state(training, 10 * number).to_document()).encode())
+    documents = BucketMoves(run)
+    assert documents.read_state() == state(training, 50)
+    documents.write_state(state(new_id(), 60))
+    names = [one.path.rpartition("/")[2] for one in storage.list(f"{storage.root}/servers")]
+    assert names == ["state-00000005.json", "state-00000006.json"]
 
 
 @pytest.mark.parametrize("content", [b"", b"[", b"\xff", b"{}", b'{"format": 1}', b"null"])
