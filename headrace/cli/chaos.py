@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.options.devices import CPU
-from headrace.cli.options.launchers import LOCAL, option_name
+from headrace.cli.options.batch_files import open_batch_files
 from headrace.cli.options.runs import run_folder_of
 from headrace.cli.options.servers import (
     SUMMED,
@@ -25,7 +24,16 @@ from headrace.cli.options.servers import (
 )
 from headrace.cli.options.session import AsJson, home_folder, open_warehouse
 from headrace.cli.options.solutions import pinned
+from headrace.cli.options.training import read_options
+from headrace.cli.planned_training import (
+    check_plan_tables,
+    partition_of_towers,
+    plan_of_training,
+    towers_of_training,
+    with_hot_rows,
+)
 from headrace.cli.train_options.arguments import parse_training, training_values
+from headrace.cli.train_options.chaos_options import check_passed, unused_options
 from headrace.cli.train_options.training import TrainOptions
 from headrace.cli.training_jobs import (
     JobOptions,
@@ -51,6 +59,8 @@ if TYPE_CHECKING:
     from trainer.job.launch.job_spec import ServersSpec
     from trainer.job.launch.training_job import LaunchedJob
     from trainer.options.config import TrainConfig
+    from trainer.options.towers import HostTowers
+    from trainer.planning.plan import PartitionPlan
     from trainer.run.progress.data_changes import ChangePolicy
     from trainer.scheduling.job import JobSettings
     from trainer.wire.flight.addresses import Address
@@ -98,13 +108,19 @@ def chaos(
     """
     from headrace.cli.train import change_policy
     from trainer.job.launch.chaos.schedule import ROLES, SERVER, WORKER, ChaosSettings
+    from trainer.run.preparation.preparation import check_placement
 
     began = time.monotonic()
     given = _training_options(arguments)
+    for sentence in unused_options(given):
+        say(sentence)
     servers = _count_servers(given.servers, is_compared=compare)
     workers = int(given.servers.embedding_workers or 0)
     roles = (*ROLES, *((SERVER,) if servers else ()), *((WORKER,) if workers else ()))
     options = _job_options(given)
+    open_batch_files(options.batch_file_bytes, given.run.home)  # which refuses a home in a bucket
+    plan = _plan(given, options)
+    towers = towers_of_training(given.hosts.towers, options.hosts)
     settings = ChaosSettings(seed, faults, mean_secs, _kinds(kinds, roles), roles, options.hosts.hosts)
     first, last, _ = given.data.moments()
     with open_warehouse(given.run.home) as warehouse, ExitStack() as pins:
@@ -116,8 +132,14 @@ def chaos(
         target = _new_folder(folder, model, given.run.home)
         say(f"the runs are in {target}")
         config = _config(warehouse, solution, given)
+        if towers:
+            plan = partition_of_towers(towers, options.hosts.hosts, solution, config)
+        elif plan is not None:
+            check_plan_tables(plan, solution, read_options(given.run.config), str(target))
+        most_hosts = options.hosts.most_hosts
+        check_placement(config, is_served=bool(servers), hosts=most_hosts, plan=plan, has_towers=bool(towers))
         changes = change_policy(data.accept_changed, data.train_changed_labels)
-        run = _Runs(warehouse, solution, config, options, changes, servers, workers, given)
+        run = _Runs(warehouse, solution, config, options, changes, servers, workers, given, plan, towers)
         screen = _disturbed(run, target / "disturbed", settings)
         if compare and screen.is_done:
             differing = _compare(run, target)
@@ -136,6 +158,8 @@ class _Runs:
         servers: the number of parameter servers; 0: hosts hold the tables.
         workers: the number of embedding workers between hosts and servers.
         given: the options of ``headrace train``.
+        plan: by which hosts, or servers, hold the tables; None: rows are spread over them.
+        towers: by which hosts exchange.
     """
 
     warehouse: Warehouse
@@ -146,6 +170,8 @@ class _Runs:
     servers: int
     workers: int
     given: TrainOptions
+    plan: PartitionPlan | None
+    towers: HostTowers
 
 
 def _kinds(text: str, roles: Sequence[str]) -> tuple[FaultKind, ...]:
@@ -164,30 +190,8 @@ def _training_options(arguments: Sequence[str]) -> TrainOptions:
     if arguments[0] != "train":
         raise InputError("chaos must be given a training job", value=arguments[0], allowed="headrace chaos -- train MODEL …")  # fmt: skip
     given = training_values(arguments[1:])
-    for name in _NO_CHAOS:
-        if given[name] and given[name] not in (LOCAL, CPU):
-            raise InputError("chaos cannot run a training with this option", where=option_name(name),
-                             next_step="leave this option out")  # fmt: skip
+    check_passed(given)
     return parse_training(arguments[1:], hosts=1)
-
-
-#: Parameters of ``headrace train`` by which a job would wait, end otherwise than one without faults, or have processes that no fault is for.
-_NO_CHAOS = (
-    "follow",
-    "wait_for_memos",
-    "least_hosts",
-    "least_servers",
-    "spare_servers",
-    "scale_servers_from",
-    "notice_file",
-    "notice_http",
-    "notice_metadata",
-    "launcher",
-    "device",
-    "export",
-    "plan",
-    "save_as",
-)
 
 
 def _count_servers(options: ServerOptions, *, is_compared: bool) -> int:
@@ -213,6 +217,14 @@ def _job_options(given: TrainOptions) -> JobOptions:
     return dataclasses.replace(options, hosts=dataclasses.replace(options.hosts, epoch_secs=often))
 
 
+def _plan(given: TrainOptions, options: JobOptions) -> PartitionPlan | None:
+    """The plan of ``--plan``. Raises :class:`InputError` for one that follows measured times."""
+    if given.hosts.plan_follows_data:
+        raise InputError("a job under faults must have a plan that stays: another one follows measured times, which faults change", where="--plan",
+                         value=given.hosts.plan, next_step="headrace plan make MODEL --output FILE, or leave --plan out")  # fmt: skip
+    return plan_of_training(given.hosts.plan, None if given.servers.servers else options.hosts, None)
+
+
 def _new_folder(folder: str, model: str, home: str) -> Path:
     name = f"chaos-{model}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
     target = Path(folder or str(Path(home_folder(home, "a run without --folder")) / "runs" / name)).absolute()
@@ -223,8 +235,6 @@ def _new_folder(folder: str, model: str, home: str) -> Path:
 
 def _config(warehouse: Warehouse, solution: ReadSolution, given: TrainOptions) -> TrainConfig:
     """The options of the user's run, if it has begun, else those chosen; always deterministic and counted."""
-    from headrace.cli.options.training import read_options
-    from headrace.cli.planned_training import with_hot_rows
     from headrace.cli.train import choose_options
 
     run_dir = run_folder_of(given.run.run_dir, solution.model, solution.model_version, given.run.home)
@@ -272,7 +282,15 @@ def _open_servers(
             )
             workers = local.addresses if injection is None else injection.open_workers(local)
         spec = servers_at(
-            addresses, run.given.servers, run.given.cluster, None, str(run_dir), files, token_file, workers, token_file
+            addresses,
+            run.given.servers,
+            run.given.cluster,
+            run.plan,
+            str(run_dir),
+            files,
+            token_file,
+            workers,
+            token_file,
         ).spec
         yield spec if injection is None else dataclasses.replace(spec, patience_secs=_LOST_SECS)
 
@@ -280,7 +298,6 @@ def _open_servers(
 def _launch(run: _Runs, run_dir: Path, servers: ServersSpec | None) -> tuple[LaunchedJob, int]:
     from trainer.job.control.job_files import JobFiles
     from trainer.job.launch.training_job import make_job
-    from trainer.options.towers import HostTowers
 
     config = dataclasses.replace(run.config, run_dir=str(run_dir))
     prepared = prepare(run.warehouse, run.solution, config, run.changes, run_dir)
@@ -292,10 +309,13 @@ def _launch(run: _Runs, run_dir: Path, servers: ServersSpec | None) -> tuple[Lau
         settings,
         home=run.warehouse.storage.home,
         options=plan,
+        partition=None if servers is not None or run.plan is None or run.plan.cores == 1 else run.plan,
         servers=servers,
-        towers=HostTowers(machine_hosts=run.options.hosts.hosts_per_machine or 1),
+        server_plan=None if servers is None else run.plan,
+        towers=run.towers,
         wire_values=run.options.wire_values,
         dense_values=run.options.dense_values,
+        batch_file_bytes=run.options.batch_file_bytes,
     )
     return job, prepared.planned_events
 

@@ -28,6 +28,7 @@ from trainer.job.launch.chaos.schedule import (
     roles_of,
 )
 from trainer.job.launch.chaos.slow_disk import SlowDisk
+from trainer.run.weights.saved_run import read_newest_run
 from trainer.scheduling.events import Role, RoleKind
 from trainer.scheduling.transitions import JobState
 from trainer.wire.flight.addresses import Address
@@ -217,7 +218,7 @@ def test_chaos_runs_training_jobs_only(tmp_path):
     done = run_chaos("--kinds", "kill,earthquake", "--", "train", "ctr", "--home", str(tmp_path))
     assert done.returncode == 2
     assert "earthquake" in done.stderr
-    for option in (("--follow",), ("--least-hosts", "1"), ("--notice-file", "notice"), ("--plan", "plan.json"),
+    for option in (("--follow",), ("--least-hosts", "1"), ("--notice-file", "notice"), ("--plan", "auto"),
                    ("--embedding-workers", "1"), ("--export", "links")):  # fmt: skip
         done = run_chaos("--", "train", "ctr", *option, "--home", str(tmp_path))
         assert done.returncode == 2
@@ -243,3 +244,41 @@ def test_a_job_under_faults_trains_each_event_once(tmp_path):
     assert found["trained"] == {"events": 18_000, "expected": 8, "lost": 0, "repeated": 0}
     assert found["applied_faults"] >= 5
     assert not (tmp_path / "home" / "runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["towers", "plan"])
+def test_hosts_by_towers_or_by_a_plan_train_each_event_once_under_faults(tmp_path, kind):
+    """By towers with sums inside machines, and batches in files, which hosts that are killed leave behind."""
+    pytest.importorskip("tensorflow")
+    make_warehouse(tmp_path, hours=3, rows=6000).close()
+    options, made = tmp_path / "options.json", tmp_path / "made.json"
+    options.write_text(
+        json.dumps(
+            {"batch_rows": 128, "passes": 4, "deep": True, "linear": False, "top_mlp": [8], "dense_learning_rate": 0.01}
+        )
+    )
+    home = ("--home", str(tmp_path / "home"))
+    make = ("towers", "make", "ctr", "--towers", "2", "--strategy", "strided") if kind == "towers" else ("plan", "make", "ctr", "--topology", "cpu:2")  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", *make, "--output", str(made), *home],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    more = ("--towers", str(made), "--tower-sums", "--batch-files", "100MB") if kind == "towers" else ("--plan", str(made))  # fmt: skip
+    done = run_chaos(
+        *("--seed", "3", "--faults", "8", "--mean-secs", "1.0", "--compare", "--json"),
+        *("--folder", str(tmp_path / "chaos"), "--", "train", "ctr", *home, "--config", str(options)),
+        *("--hosts", "2", "--readers", "1", "--epoch-secs", "1.5", *more),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["is_right"]
+    assert found["differing"] == []
+    assert found["applied_faults"] >= 3
+    saved = read_newest_run(str(tmp_path / "chaos" / "disturbed"), on_skip=pytest.fail)
+    assert saved.partition is not None
+    assert saved.partition.cores == 2
+    assert saved.partition.tables
