@@ -8,7 +8,7 @@ CANDIDATES := python3 python3.13 python3.12 python3.11
 SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm bench-torch clean
+.PHONY: help demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm tfra bench-tfra bench-torch clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -59,6 +59,12 @@ torch: $(READY) # PyTorch, TorchRec and JAX in .torch/, pinned by tests/torch/in
 test-torch: torch ## the loaders for PyTorch and JAX, with real DataLoader workers
 	$(BIN)/python -m pytest -n 0 -m torch tests/torch $(TEST_OPTIONS)
 
+tfra: $(READY) # TensorFlow Recommenders Addons in .tfra/, pinned by benchmarks/support/tfra_environment.py
+	@$(BIN)/python -m benchmarks.support.tfra_environment
+
+bench-tfra: tfra ## hashed tables beside the dynamic embeddings of TensorFlow Recommenders Addons
+	$(BIN)/python -m benchmarks.server_systems
+
 bench-torch: torch ## the loader for PyTorch beside loaders of Parquet
 	$(BIN)/python -m benchmarks.torch_loader
 
@@ -95,4 +101,4 @@ bench-fbgemm: $(READY) ## FBGEMM and TorchRec in .fbgemm/, and the benchmarks ag
 	$(if $(TABLES),$(BIN)/python -m benchmarks.planners $(TABLES))
 
 clean: ## remove the environment and the demo's files
-	rm -rf $(VENV) .headrace .fbgemm .flink .kafka .spark .torch .tpu
+	rm -rf $(VENV) .headrace .fbgemm .flink .kafka .spark .tfra .torch .tpu
