@@ -7,6 +7,7 @@ go. A server that is silent without a notice is lost, as other roles: hosts find
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from warehouse.storage.locations import is_gcs
 
 _LOG = logging.getLogger(__name__)
 #: Between heartbeats, and between looks whether the tables are on other servers; in a bucket each look is a request or two.
-_BEAT_SECS, _FIND_SECS, _FIND_IN_BUCKET_SECS = 1.0, 1.0, 10.0
+_BEAT_SECS, _FIND_SECS, _FIND_IN_BUCKET_SECS = 1.0, 1.0, 5.0
 
 #: Begins to watch servers at these addresses.
 MakeWatch: TypeAlias = Callable[[Sequence[Address]], ServerWatch]
@@ -68,6 +69,32 @@ _ENDS = "the epoch ends early, and is committed first"
 _OUTCOMES = {RoleKind.SERVER: _ENDS, RoleKind.WORKER: f"hosts go on with another one; without one {_ENDS}"}
 
 
+class BackgroundLook:
+    """The addresses that a bucket names, which may be slow to answer: a call returns those of the last look, and begins the next one in a thread.
+
+    Args:
+        read: looks for them.
+        first: those before the first look has ended.
+    """
+
+    def __init__(self, read: Callable[[], tuple[Address, ...]], first: tuple[Address, ...]) -> None:
+        self._read, self._found = read, first
+        self._thread: threading.Thread | None = None
+
+    def __call__(self) -> tuple[Address, ...]:
+        """The addresses of the last look."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._look, name="servers in a bucket", daemon=True)
+            self._thread.start()
+        return self._found
+
+    def _look(self) -> None:
+        try:
+            self._found = self._read()
+        except StorageError as error:  # the next look may succeed
+            _LOG.info("where the tables are was not read: %s", error)
+
+
 class ServerRoles:
     """The servers, or embedding workers, of a job, for its supervisor. Call :meth:`follow` again and again.
 
@@ -107,23 +134,21 @@ class ServerRoles:
         watch: Callable[[RunServers], ServerWatch] = watch_servers,
     ) -> ServerRoles:  # fmt: skip
         """Those of a job, whose hosts write in its run directory where the tables are now. ``watch``: begins to watch servers."""
-        documents, found = documents_of_run(run_dir), servers.addresses
+        documents, is_bucket = documents_of_run(run_dir), is_gcs(run_dir)
 
-        def find() -> tuple[Address, ...]:
-            nonlocal found
+        def read() -> tuple[Address, ...]:
             try:
                 state = documents.read_state()
-                found = servers.addresses if state.run < servers.run else state.servers
             except (NotFound, TornCheckpoint):
-                found = servers.addresses
-            except StorageError as error:  # of a bucket, at which the next look may succeed
-                _LOG.info("where the tables are was not read: %s", error)
-            return found
+                return servers.addresses
+            return servers.addresses if state.run < servers.run else state.servers
 
         def watch_at(addresses: Sequence[Address]) -> ServerWatch:
             return watch(replace(servers, addresses=tuple(addresses), plan=None))
 
-        find_secs = _FIND_IN_BUCKET_SECS if is_gcs(run_dir) else _FIND_SECS
+        find, find_secs = (
+            (BackgroundLook(read, servers.addresses), _FIND_IN_BUCKET_SECS) if is_bucket else (read, _FIND_SECS)
+        )
         return cls(find, watch_at, release=release, on_message=on_message, find_secs=find_secs)
 
     @classmethod
