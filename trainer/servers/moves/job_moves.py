@@ -214,6 +214,9 @@ class JobMoves:
         of = self.servers
         try:
             self._files.write_state(TrainingServers(self._training, of.addresses, False, of.plan, report, of.run))
+        except Busy:
+            self.close()  # the next attempt reads what the other process has written
+            raise
         except OSError as error:
             raise StorageError("the state of the servers was not written", where=self._files.place, value=error.strerror,
                                next_step="free disk space: the job goes on from its newest commit") from error  # fmt: skip

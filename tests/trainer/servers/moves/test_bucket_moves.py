@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tests.support.gcs_server import GcsServer
 from trainer.errors import TornCheckpoint
 from trainer.servers.moves.bucket_moves import BucketMoves
-from trainer.servers.moves.job_moves import MoveDocuments, documents_of_run
+from trainer.servers.moves.job_moves import JobMoves, MoveDocuments, documents_of_run
 from trainer.servers.moves.move_documents import MoveFiles, MoveRequest, TrainingServers, new_id
+from trainer.servers.run_servers import RunServers
+from trainer.tables.routes.exchange import OneHost
 from trainer.wire.flight.addresses import Address
 from transforms.errors import Busy, DataError, NotFound
 from warehouse.storage.storage import Storage
@@ -68,6 +71,20 @@ def test_another_process_finds_the_state_and_a_process_without_its_place_writes_
     with pytest.raises(Busy, match="written by one process at a time"):
         old.write_state(state(training, 3))
     assert BucketMoves(run).read_state() == state(later, 2, run=2)
+
+
+def test_a_host_that_another_one_replaced_fails_once_and_then_finds_the_servers_of_that_one(run):
+    """Its attempt fails; as rank 0 of a later one it goes on with the servers that the other host has moved the tables to."""
+    given = RunServers((Address("a", 1), Address("a", 2)), run=5)
+    hosts = [JobMoves(given, documents_of_run(run)) for _ in range(2)]
+    for host in hosts:
+        assert host.agree(OneHost(), None, lambda: None) is None
+    hosts[1].servers = moved = replace(given, addresses=(Address("b", 1),), run=9)
+    hosts[1]._write(None)
+    with pytest.raises(Busy, match="written by one process at a time"):
+        hosts[0]._write(None)
+    assert hosts[0].agree(OneHost(), None, lambda: None) is None
+    assert (hosts[0].servers.addresses, hosts[0].servers.run) == (moved.addresses, moved.run)
 
 
 def test_a_training_takes_only_its_own_requests(run):
