@@ -25,6 +25,10 @@ class UnknownTask(NotFound):
     """No task has this number, or this component and partition."""
 
 
+class UnknownEviction(NotFound):
+    """No eviction has this number."""
+
+
 class PlanChanged(Busy):
     """An eviction differs from its dry run: memos were added, evicted or pinned since. Nothing was changed."""
 

@@ -1,4 +1,4 @@
-"""``headrace graphs``: search, show and evict components."""
+"""``headrace graphs``: search, show, evict and restore components."""
 
 from __future__ import annotations
 
@@ -27,9 +27,12 @@ from headrace.cli.options.conditions import (
 from headrace.cli.options.quantities import age_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit, write_output
+from headrace.terminal.user import user_name
 from transforms.errors import InputError
 
-app = typer.Typer(help="List, show, search and evict memoized components.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List, show, search, evict and restore memoized components.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Limit = Annotated[int, typer.Option(min=1, help="At most this many lines.")]
 Offset = Annotated[int, typer.Option(min=0, help="Number of lines to skip.")]
@@ -126,3 +129,38 @@ def show(
 
 
 app.command("evict")(evict)
+
+
+@app.command("evictions")
+def evictions(
+    limit: Limit = 50,
+    before: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="NUMBER", help="Only evictions with smaller numbers.", show_default=False),
+    ] = None,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """List the evictions that were done, newest first, and what of each can be restored."""
+    from headrace.views.evictions import past
+
+    with open_warehouse(home) as warehouse:
+        screen = past(warehouse, limit=limit, before=before)
+    emit(screen, as_json=as_json)
+
+
+@app.command("restore")
+def restore(
+    number: Annotated[int, typer.Argument(min=1, help="The number of an eviction: headrace graphs evictions.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Restore its memos; without this, only show what would be restored.")
+    ] = False,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Undo an eviction: its memos are ready again, as far as headrace gc has not deleted their files."""
+    from headrace.views.evictions import restored
+
+    with open_warehouse(home) as warehouse:
+        screen = restored(warehouse, number, dry_run=not yes, who=user_name())
+    emit(screen, as_json=as_json)

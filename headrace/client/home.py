@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.screens.curves import CurvesScreen
     from headrace.screens.drift import DriftScreen
     from headrace.screens.dry_run import DryRunScreen
-    from headrace.screens.evictions import EvictionScreen
+    from headrace.screens.evictions import EvictionScreen, EvictionsScreen, RestorationScreen
     from headrace.screens.graphs import GraphScreen, GraphsScreen
     from headrace.screens.inferred import InferredScreen
     from headrace.screens.jobs import JobsScreen
@@ -422,6 +422,28 @@ class Home(StartedCommands):
         if plan:
             return evicted(self._warehouse, request, why=why, who=user_name(), plan=plan)
         return planned(self._warehouse, request)
+
+    def evictions(self, *, limit: int = 50, before: int | None = None) -> EvictionsScreen:
+        """The evictions that were done, newest first; ``before``: those with smaller numbers.
+
+        >>> w.evictions().evictions
+        ()
+        """
+        from headrace.views.evictions import past
+
+        return past(self._warehouse, limit=limit, before=before)
+
+    def restore(self, eviction: int, *, dry_run: bool = False) -> RestorationScreen:
+        """Undo an eviction, by its number, as far as ``gc`` has not deleted its files; ``dry_run``: only show what that would do.
+
+        >>> preview = w.evict(column="price")
+        >>> done = w.evict(column="price", plan=preview.plan.id)
+        >>> w.restore(done.plan.eviction).restoration.memos
+        4
+        """
+        from headrace.views.evictions import restored
+
+        return restored(self._warehouse, eviction, dry_run=dry_run, who=user_name())
 
     def _before(self, age: timedelta | None) -> float | None:
         """The time so long ago, in epoch seconds."""

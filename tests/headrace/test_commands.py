@@ -14,6 +14,7 @@ import pytest
 
 from headrace.cli.main import run
 from headrace.demo.sample_log import write_sample_log
+from headrace.terminal.user import user_name
 from tests.headrace.conftest import SMALL, UNTRIED
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -156,9 +157,32 @@ def test_searching_and_evicting(submitted):
     assert "add --yes" in cli(*budget, "--plan", planned["id"], status=2).err
     assert "differs from its plan" in cli(*budget, "--yes", "--plan", "0", status=5).err
     done = cli(*budget, "--yes", "--plan", planned["id"], "--json").json
-    assert done == {**planned, "done": True}
+    assert done == {**planned, "done": True, "eviction": 1}
     check_golden("graphs_evict_nothing", cli("graphs", "evict", "--state", "pending").out)
     assert cli("graphs", "search", "--state", "evicted", "--json").json["graphs"]
+
+    listed = cli("graphs", "evictions", "--json").json
+    assert [(one["number"], one["plan"], one["kept_memos"]) for one in listed["evictions"]] == [
+        (1, planned["id"], planned["memos"])
+    ]
+    assert cli("graphs", "evictions", "--before", "1").out == "no eviction was done\n"
+    assert "1 to 1" in cli("graphs", "restore", "2", status=4).err
+    check_golden("graphs_restore", _without_times(cli("graphs", "restore", "1").out))
+    restored = cli("graphs", "restore", "1", "--yes", "--json").json
+    assert (restored["done"], restored["memos"], restored["collected_memos"]) == (True, planned["memos"], 0)
+    check_golden("graphs_evictions", _without_times(cli("graphs", "evictions").out))
+    check_golden("graphs_restore_nothing", _without_times(cli("graphs", "restore", "1").out))
+    assert cli(*budget, "--json").json == planned, "as before"
+
+
+def _without_times(screen: str) -> str:
+    """With a fixed time and user in place of those of this run."""
+    by = user_name()
+    return (
+        re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-03-03 00:00", screen)
+        .replace(f"by {by}", "by ann")
+        .replace(f" {by} ", " ann ")
+    )
 
 
 def test_amounts_and_ages_as_people_write_them():

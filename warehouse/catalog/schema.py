@@ -343,7 +343,8 @@ component_subgraphs = Table(
 )
 
 #: Memo files. A path is never used twice. ``live_bytes``: the bytes of its ready memos. ``condemned_at``: since when the file
-#: is unreferenced (has no ready memo); ``gc`` deletes it.
+#: is unreferenced (has no ready memo); ``gc`` deletes it. ``collected_at``: since when ``gc`` may be deleting its bytes; no memo becomes ready in it
+#: again.
 memo_files = Table(
     "memo_files",
     metadata,
@@ -355,8 +356,9 @@ memo_files = Table(
     Column("live_bytes", BigInteger, nullable=False),
     Column("written_at", Float, nullable=False),
     Column("condemned_at", Float, index=True),
+    Column("collected_at", Float),
     _not_negative("rows", "size_bytes", "live_bytes"),
-    sqlite_autoincrement=True,
+    sqlite_autoincrement=True,  # an id is never reused: tombstones refer to files that are gone
 )
 
 #: Sets of components that are stored together in files; each set is stored once.
@@ -382,6 +384,35 @@ coverage = Table(
     Column("content", _HASH, primary_key=True),
     Column("column_set", ForeignKey("column_sets.id"), nullable=False),
     Index("ix_coverage_column_set_content", "column_set", "content"),
+)
+
+#: Evictions by conditions or by a budget. ``plan``: the identity of the evicted memos; ``memos`` and ``size_bytes``: their number and bytes then.
+evictions = Table(
+    "evictions",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("evicted_at", Float, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("plan", _string(64), nullable=False),
+    Column("memos", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("restored_at", Float),  # of the newest restoration
+    Column("restored_by", Text),
+    _check("restored", "(restored_at IS NULL) = (restored_by IS NULL)"),
+    _not_negative("memos", "size_bytes"),
+    sqlite_autoincrement=True,  # an id is never reused: it is an eviction's number for users
+)
+
+#: What an eviction took from the coverage of a file that still exists.
+evicted_coverage = Table(
+    "evicted_coverage",
+    metadata,
+    Column("eviction", ForeignKey("evictions.id"), primary_key=True),
+    Column("file", ForeignKey("memo_files.id"), primary_key=True, index=True),
+    Column("content", _HASH, primary_key=True),
+    Column("column_set", ForeignKey("column_sets.id"), primary_key=True),
 )
 
 #: Unfinished tasks: one row for the memos over one fragment that are leased together. A memo refers to its row, which is the
@@ -417,6 +448,7 @@ tasks = Table(
 
 _STORED = text("file IS NOT NULL")
 _UNREADY = text("task IS NOT NULL")
+_UNDOABLE = text("eviction IS NOT NULL")
 
 #: A memo is READY exactly while it has a file; its size is known then. It has a task exactly while it is PENDING, FAILED or
 #: DROPPED. An evicted memo records when and why. A memo is PENDING while its task is queued or leased: a lease changes tasks
@@ -440,10 +472,15 @@ memos = Table(
     Column("cause", Text, nullable=False),
     Column("evicted_at", Float),
     Column("evicted_why", Text),
+    # Of a tombstone of an eviction that can be undone: its row, the file of the memo, which may be gone, and when the memo became ready.
+    Column("eviction", BigInteger),
+    Column("evicted_file", BigInteger),
+    Column("evicted_ready_at", Float),
     # Covering indexes for sums over the memos of a component, for its pending ones by task, and for sums over those of a file.
     Index("ix_memos_fingerprint_state", "fingerprint", "state", "task", "size_bytes", "secs", "rows"),
     Index("ix_memos_file_state", "file", "state", "size_bytes", sqlite_where=_STORED, postgresql_where=_STORED),
     Index("ix_memos_task", "task", sqlite_where=_UNREADY, postgresql_where=_UNREADY),
+    Index("ix_memos_eviction", "eviction", sqlite_where=_UNDOABLE, postgresql_where=_UNDOABLE),
     _one_of("state", "PENDING", "READY", "FAILED", "DROPPED", "EVICTED"),
     _check("file", "(state = 'READY') = (file IS NOT NULL)"),
     _check("task", "(state IN ('READY', 'EVICTED')) = (task IS NULL)"),

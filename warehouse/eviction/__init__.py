@@ -1,1 +1,1 @@
-"""Eviction of memos, by conditions or down to a budget."""
+"""Eviction of memos, by conditions or down to a budget, and its undoing."""

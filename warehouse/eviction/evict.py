@@ -15,6 +15,7 @@ from warehouse.catalog.catalog import chunks, storable
 from warehouse.config import WarehouseConfig
 from warehouse.errors import PlanChanged
 from warehouse.eviction.candidates import count_ready, ready_bytes, ready_memos, sum_by_component, sum_by_file
+from warehouse.eviction.history import record_eviction
 from warehouse.eviction.last_requests import models_having, read_requests, start_of
 from warehouse.eviction.plan import (
     EvictionCandidate,
@@ -57,7 +58,8 @@ def run_eviction(
 ) -> EvictionPlan:
     """Evict the ready memos that fulfil a request; returns what was done.
 
-    A tombstone keeps the time, ``why``, the request and ``who``; ``explain`` shows it. Pinned components and memos that
+    A tombstone keeps the time, ``why``, the request and ``who``; ``explain`` shows it. :func:`~warehouse.eviction.restore.restore_evicted` undoes it
+    until ``gc`` deletes the files. Pinned components and memos that
     are queued or being computed stay. ``plan``: the id of the plan that the eviction must equal.
     Raises :class:`PlanChanged` if it does not, :class:`InputError` without a reason, and what
     :func:`plan_eviction` raises.
@@ -72,13 +74,18 @@ def run_eviction(
             raise PlanChanged("the eviction differs from its plan", where=f"plan {plan}",
                               value=f"{planned.id}: {planned.memos} memos",
                               next_step="run the same command without --yes to see the new plan")  # fmt: skip
+        if not planned.memos:
+            return replace(planned, done=True)
         tombstone = storable(f"{why.strip()} [{request.text}{f'; by {who}' if who else ''}]")
+        number = record_eviction(connection, planned, why=why, who=who, now=now)
         for batch in _batches(connection, request, tally, chosen):
             files: defaultdict[int, set[str]] = defaultdict(set)
             for memo in batch:
                 files[memo.file].add(memo.fingerprint)
-            evict_memos(connection, {memo.memo_key: memo.fingerprint for memo in batch}, files, tombstone, now)
-        return replace(planned, done=True)
+            evict_memos(
+                connection, {memo.memo_key: memo.fingerprint for memo in batch}, files, tombstone, now, eviction=number
+            )
+        return replace(planned, done=True, eviction=number)
 
     return warehouse.catalog.run(act)
 

@@ -177,6 +177,7 @@ class EvictionPlan:
         pinned_memos: Memos that fulfil the request but stay because of pins.
         stored_bytes: Bytes of all ready memos before the eviction.
         budget_bytes: The requested budget, if any.
+        eviction: The number of the eviction, once it is done, by which it can be undone; None if nothing was evicted.
     """
 
     id: str
@@ -198,6 +199,7 @@ class EvictionPlan:
     pinned_memos: int
     stored_bytes: int
     budget_bytes: int | None = None
+    eviction: int | None = None
 
     @property
     def over_budget_bytes(self) -> int:

@@ -10,10 +10,10 @@ yet to commit the reference:
   They are deleted in write transactions that look for references again, and their writers check, in the write
   transaction that adds the reference, that the files exist. So the file is referenced, or the writer finds it missing.
 
-A memo file becomes unreferenced when its memos are evicted or moved. No row refers to it again, but a job with an older
-solution may open it: it stays while a pin from before, or from about that time, holds
-(:mod:`warehouse.reading.pins`), and while a task under its lease may commit into it. Its row is removed after its bytes: a
-process killed in between leaves a row that the next run removes.
+A memo file becomes unreferenced when its memos are evicted or moved. A job with an older solution may open it: it stays while a pin from
+before, or from about that time, holds (:mod:`warehouse.reading.pins`), and while a task under its lease may commit into it. An eviction can be undone
+(:mod:`warehouse.eviction.restore`): so the file is marked in a transaction that finds it still unreferenced, after which nothing refers to it
+again, and then deleted. Its row is removed after its bytes: a process killed in between leaves a marked row that the next run removes.
 
 Expired leases that no worker takes over end first (:mod:`warehouse.queue.lost_leases`), so that their files are deleted too.
 Only files made by Headrace are deleted (:mod:`warehouse.files.own_files`), never through a link; others are reported.
@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, delete, exists, or_, select
+from sqlalchemy import ColumnElement, Connection, delete, exists, or_, select, update
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
@@ -121,7 +121,9 @@ def collect_garbage(warehouse: Warehouse, *, dry_run: bool = True, leftover_secs
     foreign = tuple(sorted({*home.foreign, *plan.foreign}))
     if dry_run:
         return Collected(True, planned, plan.pinned, plan.pinned_bytes, 0, len(plan.unreferenced), expired, foreign)
-    deleted = [one for one in plan.deletable if warehouse.storage.delete(one.path)]
+    unclaimed = plan.unreferenced.keys() - _claim(warehouse, plan.unreferenced, now)
+    restored = {plan.unreferenced.pop(row) for row in unclaimed}
+    deleted = [one for one in plan.deletable if one.path not in restored and warehouse.storage.delete(one.path)]
     rows = _remove_rows(warehouse, _gone(warehouse.storage, plan.unreferenced, {one.path for one in deleted}), now)
     for batch in chunks(plan.needs_lock, _AT_ONCE):
         deleted += _delete_unreferenced(warehouse, batch)
@@ -142,6 +144,29 @@ def _leases(connection: Connection, *, without: Collection[int]) -> set[str]:
     of = schema.tasks.c
     rows = connection.execute(select(of.id, of.lease).where(of.state == TaskState.LEASED))
     return {row.lease for row in rows if row.id not in without}
+
+
+def _claim(warehouse: Warehouse, files: Collection[int], now: float) -> set[int]:
+    """Mark these files as being deleted, in transactions of some files each; returns those that are unreferenced still."""
+    of = schema.memo_files.c
+    claimed: set[int] = set()
+    for batch in chunks(sorted(files)):
+
+        def claim(connection: Connection, batch: Sequence[int] = batch) -> set[int]:
+            free = (of.id.in_(batch), of.condemned_at.is_not(None), ~_named())
+            connection.execute(
+                update(schema.memo_files).where(*free, of.collected_at.is_(None)).values(collected_at=now)
+            )
+            return set(connection.execute(select(of.id).where(*free)).scalars())
+
+        claimed |= warehouse.catalog.run(claim, idempotent=True)
+    return claimed
+
+
+def _named() -> ColumnElement[bool]:
+    """Whether a memo or the coverage refers to a file."""
+    of = schema.memo_files.c
+    return or_(exists().where(schema.memos.c.file == of.id), exists().where(schema.coverage.c.file == of.id))
 
 
 def _gone(storage: Storage, unreferenced: Mapping[int, str], deleted: Collection[str]) -> list[int]:
@@ -235,13 +260,13 @@ def _pinned_since(connection: Connection, warehouse: Warehouse, now: float) -> f
 
 def _remove_rows(warehouse: Warehouse, files: Collection[int], now: float) -> int:
     """Remove the rows of deleted unreferenced files, and of expired pins."""
-    of = schema.memo_files.c
-    named = or_(exists().where(schema.memos.c.file == of.id), exists().where(schema.coverage.c.file == of.id))
+    of, kept = schema.memo_files.c, schema.evicted_coverage
 
     def forget(connection: Connection) -> int:
         removed = 0
         for chunk in chunks(sorted(files)):
-            unnamed = (of.id.in_(chunk), of.condemned_at.is_not(None), ~named)
+            unnamed = (of.id.in_(chunk), of.condemned_at.is_not(None), ~_named())
+            connection.execute(delete(kept).where(kept.c.file.in_(select(of.id).where(*unnamed))))
             removed += connection.execute(delete(schema.memo_files).where(*unnamed)).rowcount
         clear_expired_pins(connection, now)
         return removed

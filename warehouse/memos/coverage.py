@@ -209,6 +209,29 @@ def add_coverage(connection: Connection, ready: Mapping[tuple[int, str], Collect
     insert_rows(connection, schema.coverage, new)
 
 
+def keep_removed(connection: Connection, gone: Mapping[int, Collection[str]], eviction: int) -> None:
+    """Note what :func:`remove_coverage` is about to remove, so that the eviction of this row can be undone."""
+    places = _rows_of(connection, gone)
+    held = members_of(connection, {place.column_set for place in places})
+    removed = {(place.file, place.content): held[place.column_set] & frozenset(gone[place.file]) for place in places}
+    sets = get_or_create_column_sets(connection, {fingerprints for fingerprints in removed.values() if fingerprints})
+    insert_absent(connection, schema.evicted_coverage, (
+        {"eviction": eviction, "file": file, "content": content, "column_set": sets[fingerprints]}
+        for (file, content), fingerprints in removed.items() if fingerprints
+    ))  # fmt: skip
+
+
+def removed_coverage(connection: Connection, eviction: int) -> dict[tuple[int, str], frozenset[str]]:
+    """What :func:`keep_removed` noted, by file and content, of files that still have a row."""
+    of = schema.evicted_coverage.c
+    places = connection.execute(select(of.file, of.content, of.column_set).where(of.eviction == eviction)).all()
+    held = members_of(connection, {place.column_set for place in places})
+    found: defaultdict[tuple[int, str], frozenset[str]] = defaultdict(frozenset)
+    for place in places:
+        found[place.file, place.content] |= held[place.column_set]
+    return dict(found)
+
+
 def remove_coverage(connection: Connection, gone: Mapping[int, Collection[str]], now: float) -> tuple[int, ...]:
     """Remove components, whose memos must no longer be READY, from the coverage of files.
 

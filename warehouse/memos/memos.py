@@ -14,7 +14,7 @@ from warehouse.catalog.catalog import chunks, insert_absent, one_of
 from warehouse.catalog.fragment_rows import is_unit
 from warehouse.catalog.task_rows import allows, change_values, computes
 from warehouse.errors import MemoDamaged
-from warehouse.memos.coverage import add_coverage, remove_coverage
+from warehouse.memos.coverage import add_coverage, keep_removed, remove_coverage
 from warehouse.memos.pending_aliases import contents_of_memo, known_contents, register_aliases
 from warehouse.memos.task_members import delete_done, move_memos, queue_again, split, tasks_of
 from warehouse.planning.policy import Adaptive, KeepNone
@@ -117,11 +117,35 @@ def mark_damaged(warehouse: Warehouse, memo: str, file: str, why: str) -> bool:
 
 
 def evict_memos(
-    connection: Connection, memos: Mapping[str, str], files: Mapping[int, Collection[str]], why: str, now: float
+    connection: Connection,
+    memos: Mapping[str, str],
+    files: Mapping[int, Collection[str]],
+    why: str,
+    now: float,
+    *,
+    eviction: int | None = None,
 ) -> tuple[int, ...]:
-    """Turn ready memos (key to fingerprint) of these files into tombstones; returns the files that become unreferenced."""
+    """Turn ready memos (key to fingerprint) of these files into tombstones; returns the files that become unreferenced.
+
+    ``eviction``: the row of the eviction, by which they can be restored while their files exist; None for memos that nothing may restore, such
+    as damaged ones.
+    """
     of = schema.memos.c
-    values = {"state": MemoState.EVICTED, "evicted_at": now, "evicted_why": why, "changed_at": now, "file": None}
+    undo = (
+        {"eviction": None}
+        if eviction is None
+        else {"eviction": eviction, "evicted_file": of.file, "evicted_ready_at": of.changed_at}
+    )
+    values = {
+        "state": MemoState.EVICTED,
+        "evicted_at": now,
+        "evicted_why": why,
+        "changed_at": now,
+        "file": None,
+        **undo,
+    }
+    if eviction is not None:
+        keep_removed(connection, files, eviction)
     for chunk in chunks(sorted(memos)):
         connection.execute(update(schema.memos).where(one_of(connection, of.memo_key, chunk)).values(**values))
     return remove_coverage(connection, files, now)

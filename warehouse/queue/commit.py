@@ -63,7 +63,7 @@ def _commit(
         (file, written.rows, written.size_bytes, written.secs, task.memo_key)
         for path, file in files.items()
         for task, written in by_file[path]
-    ), state=MemoState.READY, task=None, changed_at=now, evicted_at=None, evicted_why=None)  # fmt: skip
+    ), state=MemoState.READY, task=None, changed_at=now, evicted_at=None, evicted_why=None, eviction=None)  # fmt: skip
     delete_done(connection, tasks)
     _end_waits(connection, {task.fingerprint for task, _ in ready})
     aliases = pop_aliases(connection, [task.memo_key for task, _ in ready])

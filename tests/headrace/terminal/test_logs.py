@@ -39,6 +39,9 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     handlers, level = list(root.handlers), root.level
     for variable, usual in ((FORMAT_VARIABLE, "text"), (VERBOSITY_VARIABLE, "0")):
         monkeypatch.setenv(variable, usual)
+    set_process_fields(
+        role="", name="", run="", job="", model=""
+    )  # commands in this process, of other tests, leave theirs
     yield
     use_log_settings(LogSettings())
     root.handlers[:], root.level = handlers, level

@@ -79,7 +79,7 @@ def test_what_is_done_is_what_the_dry_run_said(warehouse: Warehouse, tmp_path: P
     assert (planned.needed_memos, planned.needed_secs) == (3, 1.5)
     assert read_solution(warehouse, "one") == solution
     done = run_eviction(warehouse, request, why="space", plan=planned.id)
-    assert vars(done) == {**vars(planned), "done": True}
+    assert vars(done) == {**vars(planned), "done": True, "eviction": 1}
     assert len(memo_files(tmp_path)) == 6, "files are deleted by gc alone"
     nothing = plan_eviction(warehouse, request)
     assert (nothing.memos, nothing.files_deleted, nothing.models) == (0, 0, ())
