@@ -18,7 +18,7 @@ from headrace.cli.options.beam import Runner, split_beam_options
 from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
 from headrace.cli.options.text_files import keep_schema
 from headrace.cli.topics import SharedOptions, TopicCommand, add_topic
-from headrace.terminal.output import emit
+from headrace.terminal.output import emit, write_output
 from headrace.terminal.progress import progress_bar
 from headrace.views.tables import resolved
 from transforms.errors import DataError, InputError
@@ -349,4 +349,28 @@ def show(
 
     with open_warehouse(home) as warehouse:
         screen = shown(warehouse, name, table_version)
+    emit(screen, as_json=as_json)
+
+
+@app.command("column")
+def column(
+    name: Annotated[str, typer.Argument(help="Name of the table.")],
+    column: Annotated[str, typer.Argument(help="One of its columns.")],
+    files: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Also write the files that may hold values of the column to this CSV file: kind, path, bytes.",
+        ),
+    ] = "",
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show what reads a column and would break without it, and which files hold its values."""
+    from headrace.views.columns import used
+
+    with open_warehouse(home) as warehouse:
+        screen = used(warehouse, name, column)
+    if files:
+        write_output(files, screen.files_csv(), option="--files")
     emit(screen, as_json=as_json)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.client.conditions import Conditions
     from headrace.screens.analyze import OfModel
     from headrace.screens.check import CheckScreen
+    from headrace.screens.columns import ColumnScreen
     from headrace.screens.curves import CurvesScreen
     from headrace.screens.drift import DriftScreen
     from headrace.screens.dry_run import DryRunScreen
@@ -104,6 +105,16 @@ class Home(StartedCommands):
         from headrace.views.tables import shown
 
         return shown(self._warehouse, name, version)
+
+    def column(self, table: str, column: str) -> ColumnScreen:
+        """What reads a column of a table and would break without it, and which files may hold its values.
+
+        >>> [one.name for one in w.column("log", "price").use.models]
+        ['ctr']
+        """
+        from headrace.views.columns import used
+
+        return used(self._warehouse, table, column)
 
     def models(self) -> ModelsScreen:
         """The live models, each at its newest version.

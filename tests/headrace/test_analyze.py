@@ -61,6 +61,13 @@ def test_submit_analyzes_when_asked(cli: Callable[..., Any], model_file: Path) -
     assert [row["model"] for row in submitted] == ["plain", "ctr"]
     table = cli("analyze", model_file, "--model", "ctr").out
     assert "nothing to analyze" in table
+    held = cli("table", "column", "log", "query", "--json").json["files"]
+    assert sorted(one["kind"] for one in held if one["kind"] != "files of the table") == [
+        "artifacts",
+        "contributions",
+        "contributions",
+    ]
+    assert "artifacts" not in cli("table", "column", "log", "ad_title").out
 
 
 def test_a_range_outside_the_table_is_one_clear_error(cli: Callable[..., Any], model_file: Path) -> None:

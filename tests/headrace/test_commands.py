@@ -133,7 +133,7 @@ def test_evicting_what_storage_does_not_pay_for(submitted):
 
 
 @pytest.mark.medium
-def test_searching_and_evicting(submitted):
+def test_searching_and_evicting(submitted, tmp_path):
     cli = submitted
     cli("work", "--until-idle")
     searched = ("graphs", "search", "--pattern", "unigrams(lower(_))", "--client", "shopping", "--min-size", "1KB")
@@ -160,6 +160,13 @@ def test_searching_and_evicting(submitted):
     assert done == {**planned, "done": True, "eviction": 1}
     check_golden("graphs_evict_nothing", cli("graphs", "evict", "--state", "pending").out)
     assert cli("graphs", "search", "--state", "evicted", "--json").json["graphs"]
+
+    check_golden("table_column", cli("table", "column", "log", "query").out)
+    used = cli("table", "column", "log", "query", "--files", tmp_path / "files.csv", "--json").json
+    lines = (tmp_path / "files.csv").read_text().splitlines()
+    assert lines[0] == "kind,path,size_bytes"
+    assert len(lines) == 1 + len(used["files"])
+    assert "query" in cli("table", "column", "log", "qurey", status=2).err
 
     listed = cli("graphs", "evictions", "--json").json
     assert [(one["number"], one["plan"], one["kept_memos"]) for one in listed["evictions"]] == [
