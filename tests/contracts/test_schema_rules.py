@@ -52,6 +52,7 @@ ROWS: list[tuple[Table, dict[str, Any]]] = [
                               "scale_secs": 0.0}),
     (schema.feature_statistics, {"fingerprint": "a", "version": 1, "document": {}, "recorded_at": 0.0}),
     (schema.feature_samples, {"run": "a", "host": "a", "epoch": 0, "recorded_at": 0.0}),
+    (schema.evictions, {"id": 1, "evicted_at": 0.0, "why": "w", "who": "", "request": "r", "plan": "p", "memos": 0, "size_bytes": 0}),
 ]  # fmt: skip
 _MEMO = {"fingerprint": _A, "fragment": 1, "created_at": 0.0, "changed_at": 0.0, "queued_by": 1, "cause_code": "never_seen",
          "cause": ""}  # fmt: skip
@@ -128,6 +129,10 @@ BROKEN: list[tuple[str, Table, dict[str, Any], dict[str, Any]]] = [
     ("ck_failures_attempt", schema.failures, {}, {"attempt": 0}),
     ("ck_feature_statistics_version", schema.feature_statistics, {}, {"version": 0}),
     ("ck_feature_samples_not_negative", schema.feature_samples, {}, {"epoch": -1}),
+    ("ck_evictions_restored", schema.evictions, {}, {"restored_at": 1.0}),
+    ("ck_evictions_restored", schema.evictions, {}, {"restored_by": "ann"}),
+    ("ck_evictions_not_negative", schema.evictions, {}, {"memos": -1}),
+    ("ck_evictions_not_negative", schema.evictions, {}, {"size_bytes": -1}),
 ]  # fmt: skip
 
 
