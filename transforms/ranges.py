@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import overload
 
 from transforms.time_range import Moment, TimeRange, moment
@@ -23,8 +24,16 @@ def between(start: Moment | float, end: Moment | float) -> TimeRange | ValueRang
     0 to 1
     """
     if _is_number(start) and _is_number(end):
-        return ValueRange(float(start), float(end))  # type: ignore[arg-type]
+        return ValueRange(_float(start), _float(end))  # type: ignore[arg-type]
     return TimeRange(moment(start), moment(end))  # type: ignore[arg-type]
+
+
+def _float(value: float) -> float:
+    """The number as a float; infinite for an integer beyond all of them, which the range refuses."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _is_number(value: object) -> bool:

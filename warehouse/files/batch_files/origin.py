@@ -63,7 +63,7 @@ def read_origin(file: IO[bytes]) -> tuple[BatchOrigin, int]:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _damaged("its document", str(error)[:200]) from None
-    return read_value(BatchOrigin, document_part(document, "a file of batches")), _HEAD.size + size
+    return read_value(BatchOrigin, document_part(document, "file of batches")), _HEAD.size + size
 
 
 def _damaged(what: str, value: object) -> DataError:
