@@ -1,17 +1,20 @@
 """The evidence behind the defaults of pruning: which importance, how many spare places, when a round begins, with groups or without.
 
     python -m benchmarks.pruning_evidence --data FOLDER [--log globo|movielens|criteo|tail] [--limit N] [--seeds 3] [--budgets 0.5 0.3] [--batch-rows 256]
-                                          [--metrics NAME ...] [--sides NAME ...]
+                                          [--metrics NAME ...] [--sides NAME ...] [--results FILE]
 
 DLRM is trained in time order with the same seeds on all sides (see ``pruning_quality.py``). First, as in figure 7 of AdaEmbed: rows are trained whole, and the
 importance that each metric has added up is correlated with the norm of the row's final embedding, by Pearson and by rank, table by table; and with the norm of
 what training has changed, since a row that hardly occurs still has the norm of its random first values.
 
 Then for each budget, a share of the rows that occur: normalised entropy of events as they are trained, each predicted before, and of the newest fifth of the
-partitions, by that of whole tables; and the difference from the first side, by seed. Two sides are ablations:
+partitions, by that of whole tables; and the difference from the first side, by seed. Four sides are ablations:
 
 - cut at the end: tables are trained whole, then their most important rows stay (pruning after training; it needs the memory of whole tables);
-- a share for each table: no table lends places to another one.
+- a share for each table: no table lends places to another one;
+- static: as many rows, those that the trained events have most often, for good; and those of the first fifth of these events, since the others are not known before.
+
+``--results`` keeps each finished training in a file: a script that is started again trains the others only.
 """
 
 from __future__ import annotations
@@ -19,14 +22,14 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
-from benchmarks.pruning_quality import Outcome, Side, Trial, open_trial
+from benchmarks.pruning_quality import FREQUENT, FREQUENT_AT_FIRST, Outcome, Side, Trial, open_trial
 from benchmarks.support.comparisons import Comparisons
 from benchmarks.support.pruning_logs import LOGS
 from trainer.tables.routes.pruned_engine import PrunedEngine
@@ -38,17 +41,20 @@ Array = np.ndarray[Any, np.dtype[Any]]
 METRICS = ("frequency_gradient", "gradient", "frequency")
 #: A table of fewer rows has no correlation of its own.
 _LEAST_ROWS = 100
-#: The sides of a budget; the first one is what the others are compared with.
+#: The sides of a budget, each with the defaults but for what its name says; they are compared with the first one.
 SIDES = (
-    Side("both, spare 0.1, cross 0.01", {"metric": "frequency_gradient", "spare_share": 0.1, "crossing_share": 0.01}),
-    Side("gradient", {"metric": "gradient", "spare_share": 0.1, "crossing_share": 0.01}),
-    Side("frequency", {"metric": "frequency", "spare_share": 0.1, "crossing_share": 0.01}),
-    Side("spare 0", {"metric": "frequency_gradient", "spare_share": 0.0, "crossing_share": 0.01}),
-    Side("spare 0, cross 0.05", {"metric": "frequency_gradient", "spare_share": 0.0, "crossing_share": 0.05}),
-    Side("spare 0.05", {"metric": "frequency_gradient", "spare_share": 0.05, "crossing_share": 0.01}),
-    Side("gradient, spare 0.05", {"metric": "gradient", "spare_share": 0.05, "crossing_share": 0.01}),
-    Side("gradient, spare 0", {"metric": "gradient", "spare_share": 0.0, "crossing_share": 0.01}),
+    Side("the defaults", {"metric": "gradient", "spare_share": 0.05, "crossing_share": 0.01}),
+    Side("frequency_gradient", {"metric": "frequency_gradient"}),
+    Side("frequency", {"metric": "frequency"}),
+    Side("spare 0.1", {"spare_share": 0.1}),
+    Side("spare 0", {"spare_share": 0.0}),
+    Side("crossing 0.05", {"crossing_share": 0.05}),
+    Side("the paper's", {"metric": "frequency_gradient", "spare_share": 0.0, "crossing_share": 0.05}),
+    replace(FREQUENT, name="static"),
+    replace(FREQUENT_AT_FIRST, name="static, first fifth"),
 )
+#: No groups: each table has the budget's share of its own rows that occur.
+_BY_TABLE = "a share for each table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +123,27 @@ def cut_rows(engine: PrunedEngine, share: float) -> int:
 
 def train_whole(trial: Trial, metric: str, budgets: Sequence[float], seed: int) -> WholeRun:
     """Train whole tables whose importance is noted, then cut them to each budget, the largest first."""
-    side = Side(f"whole-{metric}", {"metric": metric, "budget": 1.0})
-    outcome, trained = trial.run_and_load(side, 1.0, seed)
-    engine = trained.weights.engine
-    assert isinstance(engine, PrunedEngine)
-    correlation, cut = correlation_of(engine), {}
-    for budget in sorted(budgets, reverse=True):
-        rows = cut_rows(engine, budget)
-        cut[budget] = Outcome(outcome.lifetime, trial.next_days(trained), rows, 0)
-    return WholeRun(outcome, correlation, cut)
+    side, descending = Side(f"whole-{metric}", {"metric": metric, "budget": 1.0}), sorted(budgets, reverse=True)
+
+    def train_and_cut() -> dict[str, Any]:
+        outcome, trained = trial.run_and_load(side, 1.0, seed)
+        engine = trained.weights.engine
+        assert isinstance(engine, PrunedEngine)
+        correlation, cut = correlation_of(engine), []
+        for budget in descending:
+            rows = cut_rows(engine, budget)
+            cut.append(asdict(Outcome(outcome.lifetime, trial.next_days(trained), rows, 0)))
+        return {"outcome": asdict(outcome), "correlation": asdict(correlation), "cut": cut}
+
+    found = trial.kept.get({**trial.key(side, 1.0, seed), "cut": descending}, train_and_cut)
+    cut = {budget: Outcome(**one) for budget, one in zip(descending, found["cut"], strict=True)}
+    return WholeRun(Outcome(**found["outcome"]), Correlation(**found["correlation"]), cut)
 
 
 def side_by_table(trial: Trial, budget: float) -> Side:
     """No groups: each table has the budget's share of its own rows that occur."""
     groups = [{"tables": [name], "rows": max(1, int(budget * seen))} for name, seen in trial.seen_by_table.items()]
-    return Side("a share for each table", {"groups": groups})
+    return Side(_BY_TABLE, {"groups": groups})
 
 
 def difference(
@@ -220,9 +232,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--metrics", choices=METRICS, nargs="+", default=METRICS, help="that tables are trained whole with"
     )
-    parser.add_argument("--sides", nargs="+", default=(), help="names of sides, as they are printed; all by default")
+    parser.add_argument(
+        "--sides", nargs="+", default=(), choices=[*(side.name for side in SIDES), _BY_TABLE], help="all by default"
+    )
+    parser.add_argument("--results", type=Path, help="a file that keeps finished trainings")
     options = parser.parse_args(arguments)
-    with open_trial(options.log, options.data, options.limit, options.batch_rows) as trial:
+    with open_trial(options.log, options.data, options.limit, options.batch_rows, options.results) as trial:
         measure(trial, options.budgets, options.seeds, options.metrics, options.sides)
 
 

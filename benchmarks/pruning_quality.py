@@ -1,18 +1,20 @@
 """Normalised entropy with a part of the rows: tables pruned in training against whole tables, and against rows chosen before training.
 
     python -m benchmarks.pruning_quality --data FOLDER [--log globo|movielens|criteo|tail] [--limit N] [--seeds 5] [--budgets 0.7 0.5 0.3]
-                                         [--choices | --hosts N ...]
+                                         [--choices | --hosts N ...] [--results FILE]
 
 The log's articles, or movies, and users are not hashed: an input has a row for every id. A budget is a share of the rows of ids that the log has, not of the
 vocabulary, most of which no event has. DLRM is trained in time order, with the same seeds on all sides:
 
 - whole: all rows;
 - pruned: the option ``pruning`` with the budget (AdaEmbed);
-- frequent: as many rows, those that the trained events have most often, counted before training; other ids are read as zeros.
+- frequent: as many rows, those that the trained events have most often, counted before training; other ids are read as zeros. It knows the events that are to come.
+- frequent at first: the same, counted over the first fifth of these events only.
 
 Lifetime entropy is that of events as they are trained, each predicted before; that of the next days is of the newest fifth of the partitions, by the trained
 model. ``--choices`` trains the alternatives of each choice of pruning at one budget; ``--hosts`` divides the rows and their places over so many simulated hosts,
-each of which prunes its own, and gives the lifetime entropy by that of one host.
+each of which prunes its own, and gives the lifetime entropy by that of one host. ``--results`` keeps each finished training of the other two in a file: a script that is
+started again trains the others only.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,6 +33,7 @@ import numpy as np
 
 from benchmarks.support.comparisons import Comparisons
 from benchmarks.support.harness import machine
+from benchmarks.support.kept_results import KeptResults, training_key
 from benchmarks.support.pruning_logs import LOGS, log_of
 from benchmarks.support.quality_scene import QualityScene, quality_scene
 from trainer.options.config import TrainConfig
@@ -46,8 +49,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The plan of simulated hosts for tables.
 PlanOf = Callable[[Sequence[TableSpec]], PartitionPlan]
-#: A side: its name, its options of pruning (None: whole tables), and whether its rows are the most frequent ones.
-_NEVER = 1 << 31
+_NEVER = {"check_steps": 1 << 31}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +59,18 @@ class Side:
     Attributes:
         name: for the report.
         pruning: options beside the budget; None: whole tables.
-        is_fixed: the rows are the most frequent ones, and stay.
+        counted_share: the rows are the most frequent ones of this first share of the trained events, and stay; 0: pruning chooses them.
     """
 
     name: str
     pruning: Mapping[str, Any] | None = None
-    is_fixed: bool = False
+    counted_share: float = 0.0
 
 
 WHOLE = Side("whole")
 PRUNED = Side("pruned", {})
-FREQUENT = Side("frequent", {"check_steps": _NEVER}, is_fixed=True)
+FREQUENT = Side("frequent", _NEVER, counted_share=1.0)
+FREQUENT_AT_FIRST = Side("frequent at first", _NEVER, counted_share=0.2)
 #: The alternatives to each choice, by the choice.
 CHOICES = {
     "metric": [Side("frequency alone", {"metric": "frequency"}), Side("frequency times gradient", {"metric": "frequency_gradient"}), Side("random", {"metric": "random"})],
@@ -124,9 +127,9 @@ def give_places(engine: PrunedEngine, counts: Mapping[str, Array]) -> None:
     engine.freeze()
 
 
-def row_counts(scene: QualityScene) -> dict[str, Array]:
-    """How often the trained events have each row of each table."""
-    events = scene.trained
+def row_counts(scene: QualityScene, share: float = 1.0) -> dict[str, Array]:
+    """How often the first share of the trained events has each row of each table."""
+    events = scene.trained.take(0, round(share * scene.trained.rows))
     return {
         name: np.bincount(ids, minlength=size)
         for name, size, ids in zip(events.names, events.buckets, events.ids, strict=True)
@@ -134,23 +137,31 @@ def row_counts(scene: QualityScene) -> dict[str, Array]:
 
 
 class Trial:
-    """Trains sides on one log; ``folder``: of their runs; ``batch_rows``: events of a step."""
+    """Trains sides on one log; ``folder``: of their runs; ``batch_rows``: events of a step; ``name``: of the log, in ``kept``."""
 
-    def __init__(self, scene: QualityScene, folder: Path, batch_rows: int = 1024) -> None:
+    def __init__(
+        self, scene: QualityScene, folder: Path, batch_rows: int = 1024, name: str = "", kept: KeptResults | None = None
+    ) -> None:
         self._scene, self._folder, self._batch_rows = scene, folder, batch_rows
-        self._counts = row_counts(scene)
-        self.seen_by_table = {name: int((one > 0).sum()) for name, one in self._counts.items()}
+        self._name, self.kept = name, kept or KeptResults()
+        counts = row_counts(scene)
+        self.seen_by_table = {name: int((one > 0).sum()) for name, one in counts.items()}
         self.seen_rows = sum(self.seen_by_table.values())
-        self.all_rows = sum(map(len, self._counts.values()))
+        self.all_rows = sum(map(len, counts.values()))
+
+    def key(self, side: Side, budget: float, seed: int) -> dict[str, object]:
+        """What the outcome of a side depends on."""
+        events = (self._scene.older.rows, self._scene.newer.rows)
+        return {**training_key(self._name, self._config(side, budget, seed), *events), "counted": side.counted_share}
 
     def run(self, side: Side, budget: float, seed: int) -> Outcome:
         """Train a side with a share of the rows that the log has."""
-        return self.run_and_load(side, budget, seed)[0]
+        return Outcome(**self.kept.get(self.key(side, budget, seed), lambda: asdict(self.run_and_load(side, budget, seed)[0])))  # fmt: skip
 
     def run_and_load(self, side: Side, budget: float, seed: int) -> tuple[Outcome, Trained]:
         """As :meth:`run`, and the trained model."""
         scene, config = self._scene, self._config(side, budget, seed)
-        with _fixed_rows(self._counts) if side.is_fixed else _as_they_are():
+        with _fixed_rows(row_counts(scene, side.counted_share)) if side.counted_share else _as_they_are():
             report = train(scene.older, scene.read(scene.older), config)
         trained = load_trained(config.run_dir)
         engine = trained.weights.engine
@@ -227,9 +238,12 @@ def measure(trial: Trial, budgets: Sequence[float], seeds: int) -> None:
     for budget in budgets:
         pruned = [trial.run(PRUNED, budget, seed) for seed in range(seeds)]
         frequent = [trial.run(FREQUENT, budget, seed) for seed in range(seeds)]
+        at_first = [trial.run(FREQUENT_AT_FIRST, budget, seed) for seed in range(seeds)]
         compare(comparisons, f"pruned to {budget:g}, by whole", pruned, whole)
         compare(comparisons, f"frequent {budget:g}, by whole", frequent, whole)
+        compare(comparisons, f"frequent at first {budget:g}, by whole", at_first, whole)
         compare(comparisons, f"pruned to {budget:g}, by frequent", pruned, frequent)
+        compare(comparisons, f"pruned to {budget:g}, by frequent at first", pruned, at_first)
     print(f"  {comparisons.summary}", flush=True)
 
 
@@ -257,12 +271,14 @@ def measure_hosts(trial: Trial, budget: float, seeds: int, hosts: Sequence[int])
 
 
 @contextmanager
-def open_trial(name: str, data: Path | None, limit: int | None, batch_rows: int = 1024) -> Iterator[Trial]:
+def open_trial(
+    name: str, data: Path | None, limit: int | None, batch_rows: int = 1024, results: Path | None = None
+) -> Iterator[Trial]:
     """A trial on one log; the machine and the log are printed before it."""
     print(machine())
     log = log_of(name, data, limit)
     with tempfile.TemporaryDirectory() as folder, quality_scene(log, Path(folder)) as scene:
-        trial = Trial(scene, Path(folder), batch_rows)
+        trial = Trial(scene, Path(folder), batch_rows, name, KeptResults(results))
         print(
             f"{log.name}: {scene.older.rows:,} trained events, {scene.newer.rows:,} tested; {trial.seen_rows:,} rows of {trial.all_rows:,} occur"
         )
@@ -281,8 +297,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--choices", action="store_true", help="train the alternatives of each choice at the first budget"
     )
     parser.add_argument("--hosts", type=int, nargs="+", help="divide the rows over so many hosts, at the first budget")
+    parser.add_argument("--results", type=Path, help="a file that keeps finished trainings")
     options = parser.parse_args(arguments)
-    with open_trial(options.log, options.data, options.limit) as trial:
+    with open_trial(options.log, options.data, options.limit, results=options.results) as trial:
         if options.choices:
             measure_choices(trial, options.budgets[0], options.seeds)
         elif options.hosts:

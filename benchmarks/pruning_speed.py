@@ -4,16 +4,18 @@
 
 Tables of ids by a power law are looked up and updated by a pruned engine, and by a cpu engine whose tables have as many rows as the pruned ones keep: the same ids, modulo
 these rows. Both take turns. A training step has a dense part beside its tables, so the overhead of a step is printed for tables alone and, with ``--dense-ms``, with a dense
-part of that time. Then tables with a budget are compared with whole tables of all rows, by time and memory, rounds included. Then what checks and rounds add to a step of a stream with new rows, with rounds over the rows that they need and over all, for the same decisions.
+part of that time. Then tables with a budget are compared with whole tables of all rows, by time and memory: steps, rounds included, and lookups alone, as of a served model. Then what checks and rounds add to a step of a stream with new rows, with rounds over the rows that they need and over all, for the same decisions.
 Then a round of pruning is timed whose group has ``--rows`` rows, of which half are kept and a tenth have become more important. At last the checks and rounds of many small groups are timed, of which each table is one.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import resource
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -157,22 +159,32 @@ def measure_whole(case: Case, steps: int, dense_ms: float) -> None:
     budgets = (0.3, 0.5)
     sides: list[CpuEngine | PrunedEngine] = [CpuEngine(features_of(case, _ROWS), seed=0)]
     sides += [PrunedEngine(features_of(case, _ROWS), PruningOptions.read({"budget": one}), seed=0) for one in budgets]
-    gradients, secs = (
-        np.random.default_rng(0).standard_normal((_EVENTS, sides[0].width), np.float32),
-        [0.0] * len(sides),
-    )
+    gradients = np.random.default_rng(0).standard_normal((_EVENTS, sides[0].width), np.float32)
+    secs, served, newest = np.zeros(len(sides)), np.zeros(len(sides)), deque[IdBatch](maxlen=_BATCHES)
     for k, batch in enumerate(new_rows(2 * steps, case.bag)):
+        newest.append(batch)
+        if k == steps:  # places are full
+            secs[:] = 0.0
         for side, engine in enumerate(sides):
             began = time.process_time()
             engine.lookup(batch)
             engine.apply_gradients(batch, gradients)
-            secs[side] = (secs[side] if k != steps else 0.0) + time.process_time() - began
+            secs[side] += time.process_time() - began
+    for engine in sides[1:]:
+        assert isinstance(engine, PrunedEngine)
+        engine.freeze()
+    for batch in itertools.islice(itertools.cycle(newest), steps):
+        for side, engine in enumerate(sides):
+            began = time.process_time()
+            engine.lookup(batch)
+            served[side] += time.process_time() - began
     whole = secs[0] / steps
     row_bytes = 4 * 2 * case.dim + 1
-    for budget, own in zip(budgets, secs[1:], strict=True):
+    for budget, own, lookup in zip(budgets, secs[1:], served[1:], strict=True):
         own_bytes = _ROWS * _TABLES * (budget * (row_bytes + 8) + 8 + 1 / 8)
         print(f"budget {budget:g}, {case.dim} columns, bags of {case.bag}: {whole * steps / own:.2f}x the steps of whole tables in a second of the processor "
               f"({1e3 * own / steps:.2f} and {1e3 * whole:.2f} ms), with a dense part of {dense_ms:g} ms {(whole + dense_ms / 1e3) / (own / steps + dense_ms / 1e3):.3f}x; "
+              f"lookups of the newest batches that change nothing, as of a served model, {served[0] / lookup:.2f}x; "
               f"{own_bytes / (_ROWS * _TABLES * row_bytes):.2f}x the memory", flush=True)  # fmt: skip
 
 

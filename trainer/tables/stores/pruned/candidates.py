@@ -3,6 +3,9 @@
 The last round has given its places to the most important rows, and importance only grows, in units that grow in place of its decay. So a row that had no
 place then, and was not updated since, is not among as many most important rows now: a round without it finds the same ones. Only in doubt all rows are
 looked at: after rows were loaded or all importance was divided, after another number of rows was kept, and where importance is scaled or drawn.
+
+Where each place of a group has a row, a round reads the importance of places in their order, and lists but the rows that are near the cut-off: those
+with a place that are not above it, and those without one that are not below it. Few rows are, and no other one changes places.
 """
 
 from __future__ import annotations
@@ -71,6 +74,35 @@ class Candidates:
         ])  # fmt: skip
         return found
 
+    def waiting(self, t: int, of_rows: Array, team: Team, *, is_all: bool) -> list[Array]:
+        """The importance of the rows of a table without a place that were updated since the last round, in pieces; ``is_all``: of all without one."""
+        address, base = self._addresses.of_table(t), int(self._addresses.first_row[t])
+        found: list[Array] = team_map(team, [
+            partial(_list_waiting, piece.start, piece.stop, base, address, self._marks, is_all, of_rows)
+            for piece in row_pieces(len(address))
+        ])  # fmt: skip
+        return found
+
+    def near(
+        self, t: int, low: Array, least: int, place_base: int, of_places: Array, of_rows: Array, team: Team, *, is_all: bool
+    ) -> list[TableRows]:  # fmt: skip
+        """The rows of a table that a cut-off may move, in pieces: of :meth:`waiting` those at or above it, and rows in low places.
+
+        Args:
+            t: the table.
+            low: see :func:`low_places`.
+            least: the bits of the importance at the cut-off.
+            place_base, of_places, of_rows: as of :meth:`of_table`.
+            team: the threads.
+            is_all: as of :meth:`waiting`.
+        """
+        address, base = self._addresses.of_table(t), int(self._addresses.first_row[t])
+        found: list[TableRows] = team_map(team, [
+            partial(_list_near, t, piece.start, piece.stop, base, address, self._marks, is_all, low, least, place_base, of_places, of_rows)
+            for piece in row_pieces(len(address))
+        ])  # fmt: skip
+        return found
+
 
 def _list_piece(
     t: int, first: int, stop: int, base: int, address: Array, marks: Array, place_base: int, of_places: Array, of_rows: Array
@@ -78,6 +110,75 @@ def _list_piece(
     rows, importance, places = (np.empty(stop - first + 1, kind) for kind in (np.int64, np.float32, np.int32))
     count = list_candidates(first, stop, base, address, marks, place_base, of_places, of_rows, rows, importance, places)
     return TableRows(t, importance[:count], places[:count], rows[:count])
+
+
+def _list_waiting(
+    first: int, stop: int, base: int, address: Array, marks: Array, is_all: bool, of_rows: Array
+) -> Array:
+    importance = np.empty(stop - first + 1, np.float32)
+    return importance[: list_waiting(first, stop, base, address, marks, is_all, of_rows, importance)]
+
+
+def _list_near(
+    t: int, first: int, stop: int, base: int, address: Array, marks: Array, is_all: bool, low: Array, least: int, place_base: int,
+    of_places: Array, of_rows: Array,
+) -> TableRows:  # fmt: skip
+    rows = np.empty(stop - first + 1, np.int64)
+    own = rows[: list_near(first, stop, base, address, marks, is_all, low, least, of_rows.view(np.uint32), rows)]
+    places = address[own]
+    importance = np.where(places >= 0, of_places[place_base + np.maximum(places, 0)], of_rows[own])
+    return TableRows(t, importance, places, own)
+
+
+def low_places(bits: Array, least: int) -> Array:
+    """A bit for each place, set where the bits of importance are at most ``least``; the first byte is for rows without a place, and has none."""
+    return np.concatenate([np.zeros(1, np.uint8), np.packbits(bits <= np.uint32(least), bitorder="little")])
+
+
+@compiled
+def list_waiting(
+    first: int, stop: int, base: int, address: Array, marks: Array, is_all: bool, of_rows: Array, importance: Array
+) -> int:  # fmt: skip
+    """List the importance of rows that have no place and are marked, or of all without one; returns how many there are."""
+    count, r = 0, first
+    while r < stop:
+        at = base + r
+        bits = np.int64(255) if is_all else np.int64(marks[at >> 3]) >> (at & 7)
+        last = min(r + 8 - (at & 7), stop)
+        if bits == 0:
+            r = last
+        while r < last:
+            importance[count] = of_rows[r]
+            count += (item(address, r) < 0) & (bits & 1)
+            bits >>= 1
+            r += 1
+    return count
+
+
+@compiled
+def list_near(
+    first: int, stop: int, base: int, address: Array, marks: Array, is_all: bool, low: Array, least: int, bits_of_rows: Array, rows: Array
+) -> int:  # fmt: skip
+    """List the rows in low places, and of :func:`list_waiting` those of at least the importance ``least``; returns how many there are."""
+    count, r = 0, first
+    while r < stop:
+        at = base + r
+        bits = np.int64(255) if is_all else np.int64(marks[at >> 3]) >> (at & 7)
+        last = min(r + 8 - (at & 7), stop)
+        if bits == 0:
+            while r < last:  # without a branch by row, which would be as good as random
+                place = item(address, r) + 8
+                rows[count] = r
+                count += (low[place >> 3] >> (place & 7)) & 1
+                r += 1
+        while r < last:
+            place = item(address, r) + 8
+            rows[count] = r
+            is_low = (low[place >> 3] >> (place & 7)) & 1
+            count += is_low | ((bits & 1) & (place < 8) & (bits_of_rows[r] >= least))
+            bits >>= 1
+            r += 1
+    return count
 
 
 @compiled

@@ -89,7 +89,13 @@ def select_rows(tables: Sequence[TableRows], scales: Sequence[float], places: in
     ``tables``: their rows, also in pieces, in their order; ``scales``: what the importance of each is multiplied by. Returns the changes of each.
     """
     bits = [scaled_bits(one.importance, scale, team) for one, scale in zip(tables, scales, strict=True)]
-    least, ties = _cut_off(bits, places, team)
+    return list_rounds(bits, tables, *cut_off_bits(bits, places, team), team)
+
+
+def list_rounds(
+    bits: Sequence[Array], tables: Sequence[TableRows], least: int, ties: int, team: Team
+) -> list[TableRound]:
+    """:func:`list_round` of tables, in their order."""
     found = []
     for own, table in zip(bits, tables, strict=True):
         one, taken = list_round(own, table, least, ties, team)
@@ -161,7 +167,7 @@ def count_bits(tables: Sequence[Array], team: Team, upper: int | None = None) ->
     return found
 
 
-def _cut_off(bits: Sequence[Array], places: int, team: Team) -> tuple[int, int]:
+def cut_off_bits(bits: Sequence[Array], places: int, team: Team) -> tuple[int, int]:
     """The bits of the least importance that gets a place, and how many rows of just this importance do."""
     if sum(map(len, bits)) < _FEW_ROWS:
         return _cut_off_of_few(np.concatenate(bits), places)
@@ -181,7 +187,7 @@ def highest_bin(counts: Array, places: int) -> tuple[int, int]:
 
 
 def _cut_off_of_few(bits: Array, places: int) -> tuple[int, int]:
-    """As :func:`_cut_off`, of rows that are sorted as far as it needs."""
+    """As :func:`cut_off_bits`, of rows that are sorted as far as it needs."""
     found = bits[bits > 0]
     if len(found) <= places:
         return LEAST_BITS, len(found)

@@ -13,11 +13,18 @@ from trainer.planning.row_groups import RowGroup
 from trainer.tables.kernels.importance import Importance
 from trainer.tables.kernels.threads import Team
 from trainer.tables.stores.pruned.addresses import Addresses
-from trainer.tables.stores.pruned.candidates import Candidates
+from trainer.tables.stores.pruned.candidates import Candidates, low_places
 from trainer.tables.stores.pruned.job_places import JobPlaces
 from trainer.tables.stores.pruned.job_sample import JobSample, scale_of_sample, scale_rows
 from trainer.tables.stores.pruned.memory import PrunedMemory
-from trainer.tables.stores.pruned.round import TableRows, percentile_of, team_map
+from trainer.tables.stores.pruned.round import (
+    TableRound,
+    TableRows,
+    cut_off_bits,
+    list_rounds,
+    percentile_of,
+    team_map,
+)
 from trainer.tables.stores.pruned.selection import gather_importance, read_importance
 from transforms.arrays import Array
 
@@ -145,6 +152,27 @@ class RowImportance:
     def candidates(self, t: int, candidates: Candidates) -> list[TableRows]:
         """The rows of a table that a round has to look at."""
         return candidates.of_table(t, int(self._row_base[t]), self._of_places, self.of_table(t), self._team)
+
+    def select_of_full(
+        self, tables: Sequence[int], places: int, kept: int, candidates: Candidates, *, is_all: bool
+    ) -> tuple[list[TableRows], list[TableRound]]:
+        """What a round changes in the tables of a group whose places all have rows: the rows that it may move, and the changes of each piece of them.
+
+        Args:
+            tables: the tables.
+            places: the places of the group.
+            kept: how many rows have a place afterwards.
+            candidates: the rows that the round has to look at.
+            is_all: whether it has to look at all rows.
+        """
+        base, team = int(self._row_base[tables[0]]), self._team
+        placed = self._of_places[base : base + places].view(np.uint32)
+        waiting = [piece for t in tables for piece in candidates.waiting(t, self.of_table(t), team, is_all=is_all)]
+        least, ties = cut_off_bits([placed, *(one.view(np.uint32) for one in waiting)], kept, team)
+        low = low_places(placed, least)
+        rows = [piece for t in tables
+                for piece in candidates.near(t, low, least, base, self._of_places, self.of_table(t), team, is_all=is_all)]  # fmt: skip
+        return rows, list_rounds([one.importance.view(np.uint32) for one in rows], rows, least, ties, team)
 
     def of(self, t: int, rows: Array) -> tuple[Array, Array]:
         """The importance of rows of a table now, and whether they have places."""

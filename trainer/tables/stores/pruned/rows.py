@@ -214,10 +214,22 @@ class PrunedRows:
         """Give the places of full groups to the most important rows here."""
         for group in self._full_groups():
             kept, g = kept_rows(group, self.options.spare_share), int(self.addresses.group_of[group.tables[0]])
-            rows = self._rows_of(g, group.tables, kept)
-            scales = [self.importance.scale(one.importance) for one in rows]
-            self._move(group, _by_table(group.tables, rows, select_rows(rows, scales, kept, self.team)))
+            rows, changes = self._select_own(g, group, kept)
+            self._move(group, _by_table(group.tables, rows, changes))
             self._end_round(g, int(self.addresses.rows[g] - self.addresses.free_rows[g]), kept)
+
+    def _select_own(self, g: int, group: RowGroup, kept: int) -> tuple[list[TableRows], list[TableRound]]:
+        """The rows that a round of a full group may move, and its changes of each piece of them."""
+        if self._compares_importance:
+            is_all = not self.candidates.suffice(g, kept)
+            return self.importance.select_of_full(group.tables, group.rows, kept, self.candidates, is_all=is_all)
+        rows = self._rows_of(g, group.tables, None)
+        return rows, select_rows(rows, [self.importance.scale(one.importance) for one in rows], kept, self.team)
+
+    @property
+    def _compares_importance(self) -> bool:
+        """Whether rounds compare importance as it is, neither scaled nor drawn."""
+        return self.options.metric != "random" and not self.options.normalised
 
     def _rows_of(self, g: int, tables: Sequence[int], kept: int | None) -> list[TableRows]:
         """By what a round compares rows of tables of a group, and their addresses: as many rows as decide it; ``kept``: by it, None: all."""
@@ -228,8 +240,7 @@ class PrunedRows:
 
     def _end_round(self, g: int, kept: int | None, most: int) -> None:
         """A round of a group has kept so many rows of at most ``most``; None: not of all rows."""
-        is_compared = self.options.metric != "random" and not self.options.normalised
-        self.candidates.end_round(g, kept if kept == most and is_compared else None)
+        self.candidates.end_round(g, kept if kept == most and self._compares_importance else None)
 
     def _prune_job(self, job: JobPlaces, groups: Sequence[int], kept: Sequence[int], *, is_load: bool = False) -> None:
         """Give the places of groups of a job to the most important rows of all hosts; ``kept``: how many rows have one afterwards."""

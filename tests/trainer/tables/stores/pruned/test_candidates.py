@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,12 +13,16 @@ from tests.support.examples import scaled
 from tests.trainer.tables.routes.partitioned.test_partitioned_engine import same_states
 from tests.trainer.tables.stores.pruned.test_pruned_engine import popular_batch, pruned, step
 from tests.trainer.tables.stores.pruned.test_pruned_store import same_stores, store_in, update
+from trainer.options.pruning import PruningOptions
 from trainer.planning.row_groups import RowGroup
 from trainer.tables.kernels.memory import PrivateMemory
 from trainer.tables.kernels.threads import Team
+from trainer.tables.stores.pruned import round as rounds
 from trainer.tables.stores.pruned.addresses import Addresses
 from trainer.tables.stores.pruned.candidates import Candidates
 from trainer.tables.stores.pruned.memory import PrunedMemory
+from trainer.tables.stores.pruned.round import TableRound, TableRows, select_rows
+from trainer.tables.stores.pruned.row_importance import RowImportance
 
 RULES = st.fixed_dictionaries({
     "round_steps": st.integers(1, 3), "metric": st.sampled_from(["gradient", "frequency", "random"]), "normalised": st.booleans(),
@@ -44,6 +50,46 @@ def test_rounds_over_candidates_are_those_over_all_rows(seed, rules, budget, is_
     same_states(one.state(), other.state())
     for name, history in one.rows.histories().items():
         assert history.importance.tobytes() == other.rows.histories()[name].importance.tobytes()
+
+
+@settings(max_examples=scaled(200))
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.integers(1, 6),
+    st.booleans(),
+    st.sampled_from([3, 16, 1 << 18]),
+)
+def test_a_full_group_moves_the_rows_that_a_round_over_all_rows_moves(seed, one, other, values, is_all, piece_rows):
+    """Also of few different values of importance and of none, in pieces that end anywhere; unmarked rows are those that would get no place."""
+    draw, sizes, team = np.random.default_rng(seed), (one, other), Team(2)
+    places = int(draw.integers(1, one + other))
+    kept, group = int(draw.integers(1, places + 1)), RowGroup((0, 1), places)
+    addresses = Addresses(sizes, [group], PrunedMemory())
+    placed = np.sort(draw.permutation(one + other)[:places])
+    for t, rows in enumerate((placed[placed < one], placed[placed >= one] - one)):
+        addresses.place(t, rows)
+    importance = RowImportance(addresses, np.full(2, 3), 3 + places, PruningOptions.read({}), 0, team, PrunedMemory())
+    drawn = [draw.integers(0, values, size).astype(np.float32) for size in sizes]
+    candidates = Candidates(addresses, 1)
+    expected = select_rows([TableRows(t, drawn[t], addresses.of_table(t)) for t in (0, 1)], [1.0, 1.0], kept, team)
+    for t, of_rows in enumerate(drawn):
+        importance.of_table(t)[:] = of_rows
+        importance.carry(t, *addresses.placed(t))
+        rows, _ = addresses.placed(t)
+        importance.of_table(t)[rows] = draw.integers(0, values, len(rows))  # older values, which nothing reads
+        never = np.setdiff1d(np.flatnonzero(addresses.of_table(t) < 0), expected[t].coming)
+        marked = np.setdiff1d(np.arange(sizes[t]), never[draw.random(len(never)) < 0.5])
+        offsets = np.tile([[0], [0]], 2)
+        offsets[t:, 1], offsets[t + 1 :, 0] = len(marked), len(marked)
+        candidates.mark(marked, offsets, np.arange(2))
+    with mock.patch.object(rounds, "_PIECE_ROWS", piece_rows):
+        listed, changes = importance.select_of_full((0, 1), places, kept, candidates, is_all=is_all)
+    for t in (0, 1):
+        found = TableRound.joined([change for rows, change in zip(listed, changes, strict=True) if rows.table == t])
+        assert found.leaving.tolist() == expected[t].leaving.tolist()
+        assert found.coming.tolist() == expected[t].coming.tolist()
 
 
 def test_a_round_looks_at_few_rows_once_one_has_kept_the_most_important_ones():
