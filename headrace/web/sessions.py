@@ -54,7 +54,7 @@ class Sessions:
         return self.open("")
 
     def open(self, user: str) -> Session:
-        """A new session of a user whom the identity proxy named."""
+        """A new session of a user that the identity proxy named."""
         session = Session(self._random(), user, self._random())
         self._known[session.id] = session
         while len(self._known) > MOST_SESSIONS:

@@ -16,6 +16,7 @@ import uvicorn
 
 from headrace.web import server
 from headrace.web.config import WebConfig
+from tests.support.processes import PATIENCE_SECS
 from warehouse.warehouse import Warehouse
 
 
@@ -74,7 +75,7 @@ class Browser:
 
     def send(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = {}) -> Answer:
         parts = urlsplit(self.address)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_SECS)
         given = {
             "Cookie": self.cookie,
             **self.headers,
@@ -111,10 +112,10 @@ def served(warehouse: Warehouse, **given: Any) -> Iterator[Browser]:
     thread = threading.Thread(target=server.serve, args=(warehouse, config, ready.append))
     thread.start()
     try:
-        assert started.wait(30)
+        assert started.wait(PATIENCE_SECS)
         yield Browser(ready[0])
     finally:
         uvicorn.Server = plain  # type: ignore[misc]
         servers[0].should_exit = True
-        thread.join(30)
+        thread.join(PATIENCE_SECS)
         assert not thread.is_alive()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.headrace.web.pages import Browser, served
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import FREE_READS, model, work_together, write_log
 from warehouse import Warehouse, WarehouseConfig, read_solution, register_table, submit_model
 
@@ -43,7 +44,7 @@ def chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE_SECS * 1000)
         yield browser
         browser.close()
 
@@ -63,6 +64,7 @@ def test_each_page_is_drawn(
 ) -> None:
     context = chromium.new_context(**settings)
     page = context.new_page()
+    page.set_default_timeout(PATIENCE_SECS * 1000)
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -92,6 +94,7 @@ def test_each_page_is_drawn(
 def test_an_eviction_by_keyboard_and_its_undoing(address: str, chromium: Any, warehouse: Warehouse) -> None:
     context = chromium.new_context()
     page = context.new_page()
+    page.set_default_timeout(PATIENCE_SECS * 1000)
     page.goto(address)
 
     def focused() -> str:
@@ -143,6 +146,7 @@ def test_a_page_of_another_site_can_neither_show_nor_send(
     )
     context = chromium.new_context()
     page = context.new_page()
+    page.set_default_timeout(PATIENCE_SECS * 1000)
     page.goto(address)
     page.goto(f"file://{evil}")
     frame = page.frames[1]

@@ -19,6 +19,7 @@ from headrace.views import graphs, tables
 from headrace.web.config import WebConfig
 from headrace.web.guard import HEADERS, MOST_BODY_BYTES
 from tests.headrace.web.pages import Browser, served
+from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import FREE_READS, evict_component, model, work_together, write_log, write_partition
 from transforms.errors import InputError
 from transforms.expressions.model import Model
@@ -252,7 +253,7 @@ def test_behind_an_identity_proxy_the_header_names_the_user(warehouse: Warehouse
 
 def test_a_body_that_does_not_end_is_cut(browser: Browser) -> None:
     parts = urlsplit(browser.address)
-    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_SECS) as connection:
         head = (
             f"POST /evict HTTP/1.1\r\nHost: {parts.netloc}\r\nCookie: {browser.cookie}\r\nOrigin: {browser.origin}\r\n"
         )
@@ -267,7 +268,7 @@ def test_a_body_that_does_not_end_is_cut(browser: Browser) -> None:
 
 def test_many_connections_that_say_nothing_leave_pages_for_others(browser: Browser) -> None:
     parts = urlsplit(browser.address)
-    idle = [socket.create_connection((parts.hostname, parts.port), timeout=30) for _ in range(150)]
+    idle = [socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_SECS) for _ in range(150)]
     try:
         assert browser.get("/tables").status == 200
     finally:
