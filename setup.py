@@ -17,6 +17,7 @@ TOP, PARTS = "headrace", ("transforms", "warehouse", "pipelines", "trainer")
 PACKAGES = find_packages(include=[pattern for name in (TOP, *PARTS) for pattern in (name, f"{name}.*")])
 DATA = {
     TOP: ["py.typed"],
+    "headrace.web": ["static/*", "templates/*"],
     "transforms.operators": ["public_suffix_list.dat"],
     "trainer.tpu_check": ["lowering.txt", "compiling.txt"],
 }
@@ -71,6 +72,7 @@ EXTRAS = {
     "metrics": ["prometheus-client>=0.21"],
     "notebook": ["ipykernel>=6.29", "ipython>=8.20"],
     "plan": ["ortools>=9.12", "scipy>=1.14"],
+    "ui": ["jinja2>=3.1", "markupsafe>=2.1", "python-multipart>=0.0.18", "starlette>=1.0", "uvicorn>=0.30"],
     "bench": ["duckdb>=1.4", "networkx>=3.4", "polars>=1.20", "scikit-learn>=1.5", "scipy>=1.14"],
     "test": [
         "cryptography>=42",
@@ -83,6 +85,7 @@ EXTRAS = {
         "nbclient>=0.10",
         "nbformat>=5.10",
         "networkx>=3.4",
+        "playwright>=1.50",
         "polars>=1.20",
         "psutil>=5.9",
         "pytest>=8.3",

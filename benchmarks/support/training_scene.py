@@ -57,7 +57,7 @@ def make_scene(folder: Path, given: argparse.Namespace, **options: Any) -> Train
     """Globo's log by the day, else the sample log, or the warehouse of ``--home``; all inputs are memos."""
     from benchmarks.many_models import LOAD_ALL
     from benchmarks.support.memoized import memoize
-    from headrace.cli.options.quantities import moment_of
+    from headrace.terminal.quantities import moment_of
     from tests.trainer.job.launch.jobs import make_warehouse
     from warehouse import Warehouse, WarehouseConfig, read_solution
 

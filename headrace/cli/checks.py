@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options.metrics import needs_prometheus
-from headrace.cli.options.quantities import moment_of, span_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
 from headrace.terminal.progress import progress_bar
+from headrace.terminal.quantities import moment_of, span_of
 from transforms.errors import DataError, InputError, StorageError
 
 if TYPE_CHECKING:

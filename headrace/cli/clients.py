@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.options.quantities import span_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
+from headrace.terminal.quantities import span_of
 
 app = typer.Typer(
     help="List clients and their shares of the workers; set weights and deadlines.",

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from headrace.cli.options.conditions import AGE_HELP
-from headrace.cli.options.quantities import age_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
 from headrace.terminal.progress import progress_bar
+from headrace.terminal.quantities import age_of
 
 
 def compact_table_command(

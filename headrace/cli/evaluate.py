@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.held_out_scoring import OwnScores, score, score_pass
-from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import (
     ModelOrRun,
     RunDir,
@@ -35,6 +34,7 @@ from headrace.cli.options.scoring_hosts import (
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.terminal.output import emit, say
+from headrace.terminal.quantities import moment_of
 from headrace.terminal.units import many
 from trainer.job.launch.role_signals import end_with_supervisor
 from transforms.errors import InputError

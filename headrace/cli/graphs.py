@@ -24,9 +24,9 @@ from headrace.cli.options.conditions import (
     query_of,
     refuse_empty,
 )
-from headrace.cli.options.quantities import age_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit, write_output
+from headrace.terminal.quantities import age_of
 from headrace.terminal.user import user_name
 from transforms.errors import InputError
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.cli.options.quantities import span_of
 from headrace.terminal.output import emit, emit_line, say
 from headrace.terminal.progress import progress_bar
+from headrace.terminal.quantities import span_of
 from headrace.terminal.stopping import ended_by_signals
 from transforms.errors import Busy, InputError, StorageError
 from warehouse.errors import MissingFile

@@ -63,6 +63,7 @@ COMMANDS = {
     "role": Place("headrace.cli.roles", "app"),
     "ps": Place("headrace.cli.parameter_servers", "app"),
     "status": Place("headrace.cli.status", "status"),
+    "ui": Place("headrace.cli.ui", "ui"),
     "pins": Place("headrace.cli.maintenance", "pins"),
     "gc": Place("headrace.cli.maintenance", "gc"),
     "compact": Place("headrace.cli.maintenance", "compact"),

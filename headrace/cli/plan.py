@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options.files import read_file
-from headrace.cli.options.quantities import bytes_of
 from headrace.cli.options.runs import Run, RunVersion, run_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
 from headrace.cli.options.training import read_options
 from headrace.feature_statistics import read_document
 from headrace.terminal.output import document, emit, say, write_output
+from headrace.terminal.quantities import bytes_of
 from headrace.terminal.units import many
 from transforms.errors import InputError, NotFound
 

@@ -14,7 +14,6 @@ import typer
 from headrace.cli.options.beam import BeamOptions, Runner
 from headrace.cli.options.metrics import MetricsOptions
 from headrace.cli.options.option_groups import grouped
-from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import (
     ModelOrRun,
     RunDir,
@@ -39,6 +38,7 @@ from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import Report, progress_bar
+from headrace.terminal.quantities import moment_of
 from headrace.terminal.quiet import import_tensorflow_quietly
 from headrace.terminal.units import many
 from trainer.job.launch.role_signals import end_with_supervisor

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.options.quantities import check_grace
 from headrace.cli.options.runs import Run, RunVersion, job_folder, run_folder
 from headrace.cli.options.session import AsJson, Home
 from headrace.terminal.output import emit
+from headrace.terminal.quantities import check_grace
 from transforms.errors import InputError, NotFound
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
 from headrace.terminal.progress import Report, progress_bar
+from headrace.terminal.quantities import moment_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,13 +15,13 @@ import typer
 from headrace.cli.options.devices import DeviceOptions
 from headrace.cli.options.metrics import MetricsOptions
 from headrace.cli.options.option_groups import grouped
-from headrace.cli.options.quantities import check_grace
 from headrace.cli.options.session import open_warehouse
 from headrace.cli.options.tokens import read_token_file
 from headrace.cli.options.tpus import TpuOptions
 from headrace.launchers.role_commands import SLICE_PORT
 from headrace.metrics.process import Process
 from headrace.terminal.logs import log_as_role
+from headrace.terminal.quantities import check_grace
 from headrace.terminal.quiet import import_tensorflow_quietly
 from transforms.errors import HeadraceError, InputError
 from transforms.execution.memory import keep_freed_memory

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from headrace.cli.held_out_scoring import fragment_reader
-from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.cli.options.training import read_options
 from headrace.terminal.output import emit
 from headrace.terminal.progress import progress_bar
+from headrace.terminal.quantities import moment_of
 
 app = typer.Typer(
     help="Show what training has sampled, and how often a log looks up the rows of tables.",

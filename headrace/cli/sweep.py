@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.jobs import HeldJobs, command_of, tell_state
-from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
 from headrace.cli.options.training import read_options
 from headrace.cli.train_options.arguments import parse_training
 from headrace.terminal.output import emit, say
+from headrace.terminal.quantities import moment_of
 from headrace.terminal.units import many
 from transforms.errors import InputError
 

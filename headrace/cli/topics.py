@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from headrace.cli.options.quantities import bytes_of, span_of
 from headrace.terminal.output import emit, emit_line, say
+from headrace.terminal.quantities import bytes_of, span_of
 from headrace.terminal.stopping import ended_by_signals
 from transforms.errors import Busy, InputError, StorageError
 from warehouse.errors import MissingFile

@@ -13,7 +13,6 @@ import typer
 
 from headrace.cli.held_out_scoring import fragment_reader
 from headrace.cli.options.files import read_file
-from headrace.cli.options.quantities import moment_of
 from headrace.cli.options.runs import run_folder_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
@@ -21,6 +20,7 @@ from headrace.cli.options.training import read_options
 from headrace.cli.plan import TablesToPlan, tables_of_model
 from headrace.terminal.output import emit, say, write_output
 from headrace.terminal.progress import progress_bar
+from headrace.terminal.quantities import moment_of
 from headrace.terminal.units import count_text
 from transforms.errors import InputError
 

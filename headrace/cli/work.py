@@ -18,9 +18,9 @@ from headrace.cli.capacity import capacity_screen, figures
 from headrace.cli.options.beam import BeamOptions, Runner
 from headrace.cli.options.metrics import MetricsOptions
 from headrace.cli.options.option_groups import grouped
-from headrace.cli.options.quantities import bytes_of
 from headrace.cli.options.session import AsJson, Home, Opening, open_warehouse
 from headrace.terminal.output import emit, say
+from headrace.terminal.quantities import bytes_of
 from headrace.terminal.stopping import ended_by_signals
 from headrace.terminal.units import many
 from headrace.terminal.work_progress import work_progress

@@ -70,6 +70,7 @@ class DemoScreen(Shown):
             "headrace graphs ls",
             "headrace graphs search --operator intersect",
             f"headrace model show {self.model} --json",
+            "headrace ui  # pages in a browser: search the graphs, open one, preview an eviction",
         )
         return Group("", facts(pairs, title="Results"), "", "What to try next:", *(f"  {step}" for step in steps))
 

@@ -35,12 +35,13 @@ class GraphRow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GraphsScreen(Shown):
-    """A page of components from ``offset`` on. ``total``: the number of all, if requested."""
+    """A page of components from ``offset`` on. ``total``: the number of all, if requested; ``is_least``: there are more than that."""
 
     graphs: tuple[GraphRow, ...]
     offset: int
     more: bool
     total: int | None
+    is_least: bool = False
 
     def render(self) -> RenderableType:
         """One line per component."""

@@ -18,13 +18,22 @@ def page(
     limit: int = 50,
     offset: int = 0,
     count: bool = False,
+    most_counted: int | None = None,
 ) -> GraphsScreen:
-    """The components that meet a query, from ``offset`` on; ``count``: also the number of all. Raises :class:`~transforms.errors.InputError`."""
+    """The components that meet a query, from ``offset`` on; ``count``: also the number of all, or up to ``most_counted``. Raises :class:`~transforms.errors.InputError`."""
     from headrace.screens.graphs import GraphRow, GraphsScreen
     from warehouse.search.query import ComponentQuery
     from warehouse.search.search import search_components
 
-    found = search_components(warehouse, query or ComponentQuery(), sort=sort, limit=limit, offset=offset, count=count)
+    found = search_components(
+        warehouse,
+        query or ComponentQuery(),
+        sort=sort,
+        limit=limit,
+        offset=offset,
+        count=count,
+        most_counted=most_counted,
+    )
     rows = tuple(
         GraphRow(
             fingerprint=item.fingerprint,
@@ -42,7 +51,7 @@ def page(
         )
         for item in found.components
     )
-    return GraphsScreen(rows, offset, found.more, found.total)
+    return GraphsScreen(rows, offset, found.more, found.total, found.is_least)
 
 
 def component(warehouse: Warehouse, fingerprint: str) -> GraphScreen:

@@ -193,7 +193,7 @@ def _without_times(screen: str) -> str:
 
 
 def test_amounts_and_ages_as_people_write_them():
-    from headrace.cli.options.quantities import age_of, bytes_of
+    from headrace.terminal.quantities import age_of, bytes_of
     from transforms.errors import InputError
 
     assert [bytes_of("--budget", text) for text in ("", "7", "20 MB", "1.5GiB", "2k", "3 PB")] == [

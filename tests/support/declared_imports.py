@@ -37,6 +37,7 @@ _PRODUCT_EXTRAS = (
     "s3",
     "tft",
     "train",
+    "ui",
 )
 #: The extras whose packages a module and all modules below it may import, beside the core.
 EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
@@ -57,6 +58,7 @@ EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
     "trainer.solving": ("plan",),
     "headrace.client.progress": ("notebook",),
     "headrace.data_frames": ("frames",),
+    "headrace.web": ("ui",),
     "headrace.loaders.jax": ("jax",),
     "headrace.loaders.torch_dataset": ("torch", "torchrec"),
     "examples": ("train", "tft"),

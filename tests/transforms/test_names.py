@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.cli.options.quantities import bytes_of
+from headrace.terminal.quantities import bytes_of
 from trainer.job.control.messages import check_role
 from trainer.job.launch.fleet_store import Submission
 from trainer.scheduling.events import Role, RoleKind

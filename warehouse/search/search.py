@@ -29,11 +29,19 @@ _EVERYTHING = ComponentQuery()
 
 @dataclass(frozen=True)
 class SearchResult:
-    """One page of a search; ``more``: there are further components; ``total``: their number, if requested."""
+    """One page of a search.
+
+    Attributes:
+        components: Those of the page.
+        more: Whether there are further ones.
+        total: Their number, if requested.
+        is_least: Whether there are more than ``total``, at which the count ended.
+    """
 
     components: tuple[ComponentRow, ...]
     more: bool
     total: int | None = None
+    is_least: bool = False
 
 
 def search_components(
@@ -44,11 +52,13 @@ def search_components(
     limit: int = 50,
     offset: int = 0,
     count: bool = False,
+    most_counted: int | None = None,
 ) -> SearchResult:
     """The components that fulfil a query: ``limit`` of them from ``offset`` on, in the order of ``sort``.
 
     ``newest`` and ``oldest`` use the time of the first request; the others list the largest first. Only the
-    components of the page are read in full. ``count`` also counts all of them, at a cost that grows with their number.
+    components of the page are read in full. ``count`` also counts all of them, at a cost that grows with their number, or with ``most_counted``, at which the
+    count ends.
     Raises :class:`UnknownModel`, :class:`UnknownClient`, :class:`UnknownTable`, :class:`UnknownColumn` and
     :class:`InputError` for unknown names, with the nearest ones.
     """
@@ -60,15 +70,20 @@ def search_components(
         if pattern is None:
             page = list(connection.execute(found.limit(limit + 1).offset(offset)).scalars())
             if count:
-                unordered = found.order_by(None).subquery()
-                total = connection.execute(select(func.count()).select_from(unordered)).scalar_one()
+                unordered = found.order_by(None)
+                counted = unordered if most_counted is None else unordered.limit(most_counted + 1)
+                total = connection.execute(select(func.count()).select_from(counted.subquery())).scalar_one()
         else:
             matching = _matching(connection, pattern, _stream(connection, found))
             skipped = sum(1 for _ in itertools.islice(matching, offset))
             page = list(itertools.islice(matching, limit + 1))
             if count:
-                total = skipped + len(page) + sum(1 for _ in matching)
-        return SearchResult(read_components(connection, page[:limit]), len(page) > limit, total)
+                seen = skipped + len(page)
+                further = None if most_counted is None else max(most_counted + 1 - seen, 0)
+                total = seen + sum(1 for _ in itertools.islice(matching, further))
+        is_least = total is not None and most_counted is not None and total > most_counted
+        shown = most_counted if is_least else total
+        return SearchResult(read_components(connection, page[:limit]), len(page) > limit, shown, is_least)
 
 
 def matching_fingerprints(connection: Connection, query: ComponentQuery) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.options.quantities import bytes_of
+from headrace.terminal.quantities import bytes_of
 from transforms.errors import InputError
 
 if TYPE_CHECKING:

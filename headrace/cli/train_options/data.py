@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from headrace.cli.options.option_groups import Mark
-from headrace.cli.options.quantities import bytes_of, moment_of
+from headrace.terminal.quantities import bytes_of, moment_of
 from transforms.errors import InputError
 
 

@@ -11,7 +11,7 @@ import typer
 
 from headrace.cli.options.launchers import option_name
 from headrace.cli.options.option_groups import Mark
-from headrace.cli.options.quantities import check_grace
+from headrace.terminal.quantities import check_grace
 from trainer.options.process_range import ProcessRange
 from transforms.errors import InputError
 

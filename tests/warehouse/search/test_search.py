@@ -56,6 +56,15 @@ def test_everything_newest_first(warehouse: Warehouse) -> None:
 
 
 @pytest.mark.usefixtures("two_models")
+def test_a_count_ends_at_the_most_that_is_counted(warehouse: Warehouse) -> None:
+    every, some = ComponentQuery(), ComponentQuery(pattern=Pattern.parse("_(query, ...)"))
+    for query, all_of_them in ((every, 6), (some, 2), (ComponentQuery(pattern=Pattern.parse("lower(_)")), 0)):
+        for most in (1, all_of_them, all_of_them + 1):
+            found = search_components(warehouse, query, limit=1, count=True, most_counted=most)
+            assert (found.total, found.is_least) == (min(all_of_them, most), all_of_them > most), (query.text, most)
+
+
+@pytest.mark.usefixtures("two_models")
 def test_by_column_operator_and_model(warehouse: Warehouse) -> None:
     assert len(find(warehouse, column="query")) == 2
     assert len(find(warehouse, column="title")) == 3

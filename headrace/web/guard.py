@@ -1,0 +1,162 @@
+"""What every request must fulfil before a page sees it, and the headers of every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.web.config import WebConfig
+from headrace.web.sessions import Session, Sessions
+
+COOKIE = "headrace_session"
+#: The path at which a browser presents the token.
+ENTRANCE = "/enter"
+#: The most bytes of the body of a request.
+MOST_BODY_BYTES = 65_536
+#: The most characters of a path with its query.
+MOST_TARGET = 16_384
+
+HEADERS: Mapping[str, str] = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",  # with no-referrer, forms of our own pages have the origin "null"
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+Refuse = Callable[[Request, int, str, str], Response]
+
+
+class Guard:
+    """Serves ``app`` for requests of this site and of a session; answers all others itself.
+
+    Args:
+        app: the pages.
+        config: how they are served.
+        sessions: the sessions.
+        port: the port that the server listens at.
+        refuse: makes the page of a refusal from its status, what is wrong, and the next step.
+    """
+
+    def __init__(
+        self, app: ASGIApp, config: WebConfig, sessions: Sessions, port: Callable[[], int], refuse: Refuse
+    ) -> None:
+        self._app, self._config, self._sessions, self._port, self._refuse = app, config, sessions, port, refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, and pass it on."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        request = Request(scope)
+        answer = self._answer(request)
+        if answer is not None:
+            await answer(scope, receive, send_with_headers)
+            return
+        await self._app(scope, _bounded(receive), send_with_headers)
+
+    def _answer(self, request: Request) -> Response | None:
+        """The answer to a request that no page sees; None if one may."""
+        headers, path = request.headers, request.url.path
+        if headers.get("host", "") not in self._config.hosts(self._port()):
+            return self._refuse(request, 421, "the address must be one that this server has",
+                                "open the address that headrace ui printed, or start it with --allowed-host")  # fmt: skip
+        if request.method not in ("GET", "HEAD", "POST"):
+            return self._refuse(request, 405, "the method must be GET, HEAD or POST", "")
+        if len(request.scope.get("raw_path", b"")) + len(request.scope["query_string"]) > MOST_TARGET:
+            return self._refuse(
+                request, 414, f"an address must be at most {MOST_TARGET:,} characters", "shorten its conditions"
+            )
+        if _too_long(headers):
+            return self._refuse(request, 413, f"a form must be at most {MOST_BODY_BYTES:,} bytes", "")
+        if request.method == "POST" and not _is_same_site(headers, request.url.scheme):
+            return self._refuse(
+                request, 403, "a form must come from a page of this server", "open the page again, and send its form"
+            )
+        if path.startswith("/static/") or path == ENTRANCE:
+            return None
+        session, is_new = self._session(request)
+        if session is None:
+            step = (
+                "use the address of the identity proxy"
+                if self._config.user_header
+                else "open the address that headrace ui printed"
+            )
+            return self._refuse(request, 403, "this browser must present the token of the server", step)
+        request.scope["state"] = {**request.scope.get("state", {}), "session": session, "new_session": is_new}
+        return None
+
+    def _session(self, request: Request) -> tuple[Session | None, bool]:
+        known = self._sessions.find(cookie_of(request.headers))
+        if not self._config.user_header:
+            return known, False
+        user = request.headers.get(self._config.user_header, "")
+        if not user or len(request.headers.getlist(self._config.user_header)) != 1:
+            return None, False
+        if known is not None and known.user == user:
+            return known, False
+        return self._sessions.open(user), True
+
+
+def set_cookie(answer: Response, session: Session) -> None:
+    """Let the browser present a session: to this server alone, and not from pages of others."""
+    answer.set_cookie(COOKIE, session.id, httponly=True, samesite="strict", path="/")
+
+
+def cookie_of(headers: Headers) -> str:
+    """The session that a request presents; empty without one."""
+    try:
+        found = SimpleCookie(headers.get("cookie", ""))
+    except CookieError:
+        return ""
+    return found[COOKIE].value if COOKIE in found else ""
+
+
+def _too_long(headers: Headers) -> bool:
+    stated = headers.get("content-length", "0")
+    return not stated.isdigit() or int(stated[:12]) > MOST_BODY_BYTES or len(stated) > 12
+
+
+def _is_same_site(headers: Headers, scheme: str) -> bool:
+    """Whether a browser says that a form is from a page of this server; without a word of it, it is not."""
+    if headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        return False
+    origin = urlsplit(headers.get("origin", ""))
+    return origin.scheme in (scheme, "https") and origin.netloc == headers.get("host", "")
+
+
+def _bounded(receive: Receive) -> Receive:
+    """No more bytes of a body than one may have, whatever its headers say."""
+    left = MOST_BODY_BYTES
+
+    async def bounded() -> Message:
+        nonlocal left
+        message = await receive()
+        if message["type"] == "http.request":
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise HTTPException(413, f"a form must be at most {MOST_BODY_BYTES:,} bytes")
+        return message
+
+    return bounded
