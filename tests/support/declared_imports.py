@@ -64,6 +64,7 @@ EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
     "examples": ("train", "tft"),
     "examples.torch_dlrm": ("torch",),
     "benchmarks": ("bench", *_PRODUCT_EXTRAS),
+    "docs": ("test",),
     "tests": ("test", *_PRODUCT_EXTRAS),
 }
 #: Modules that run in environments of their own, and the files that pin the packages there.
