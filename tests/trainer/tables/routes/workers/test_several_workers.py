@@ -167,7 +167,9 @@ def test_connections_that_end_in_any_lane_lose_and_repeat_nothing():
         assert_same(engine.state(), alone.state())
         assert engine.statistics() == alone.statistics()
         assert [one.rows.status().applied for one in servers] == [(steps,)] * 2
-        assert sum(one.reconnections for one in engine.links) > 4
+        assert sum(one.reconnections for one in engine.links) > 1, (
+            "a connection that ends before it is used again counts once"
+        )
 
 
 def test_many_updates_without_a_lookup_stay_within_what_servers_recognize():
