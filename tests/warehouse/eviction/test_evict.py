@@ -243,7 +243,9 @@ def test_an_eviction_takes_what_a_naive_one_does(
     gone = expected(small, request, [memo for memo in fitting if memo.component not in pinned])
     plan = plan_eviction(warehouse, request)
     before = ready_keys(warehouse)
-    assert vars(run_eviction(warehouse, request, why="test", plan=plan.id)) == {**vars(plan), "done": True}
+    done = run_eviction(warehouse, request, why="test", plan=plan.id)
+    assert vars(done) == {**vars(plan), "done": True, "eviction": done.eviction}
+    assert (done.eviction is None) == (not gone)
     assert ready_keys(warehouse) == before - {memo.key for memo in gone}
     check_catalog(warehouse, small, gone, plan.deleted_bytes)
 
