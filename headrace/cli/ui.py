@@ -9,6 +9,7 @@ import typer
 
 from headrace.cli.options.session import Home, home_text, open_warehouse
 from headrace.terminal.output import say
+from headrace.web.config import DEFAULT_PORT, WebConfig
 from transforms.errors import InputError, NotFound
 
 
@@ -17,7 +18,7 @@ def ui(
         str,
         typer.Option(help="Address to listen at. One that other machines reach needs --token-file or --user-header."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen at; 0: a free one.")] = 8321,
+    port: Annotated[int, typer.Option(help="Port to listen at; 0: a free one.")] = DEFAULT_PORT,
     allow_changes: Annotated[
         bool, typer.Option("--allow-changes", help="Let pages evict and restore memos; without this they only show.")
     ] = False,
@@ -38,8 +39,6 @@ def ui(
     home: Home = "",
 ) -> None:
     """Serve pages that show the warehouse, search its graphs, and preview, do and undo evictions."""
-    from headrace.web.config import WebConfig
-
     config = WebConfig(home=home_text(home), host=host, port=port, allow_changes=allow_changes, token=_token(token_file), user_header=user_header,
                        allowed_hosts=tuple(allowed_host or ()))  # fmt: skip
     try:

@@ -6,8 +6,7 @@ from typing import Any, TypedDict, Unpack
 
 from transforms.comparison.pattern import Pattern
 from transforms.errors import InputError
-from warehouse.scheduling.task_states import MemoState
-from warehouse.search.query import ComponentQuery
+from warehouse.search.query import ComponentQuery, state_of
 
 
 class Conditions(TypedDict, total=False):
@@ -43,12 +42,5 @@ def query_of(
     if "pattern" in given:
         given["pattern"] = Pattern.parse(given["pattern"])
     if "state" in given:
-        given["state"] = _state(given["state"])
+        given["state"] = state_of(given["state"])
     return ComponentQuery(created_before=created_before, created_after=created_after, **given)
-
-
-def _state(name: str) -> MemoState:
-    known = {one.lower(): one for one in MemoState}
-    if name.lower() not in known:
-        raise InputError("state must be a state of memos", where="state", value=name, allowed=", ".join(known))
-    return known[name.lower()]

@@ -88,9 +88,14 @@ class LineScreen(Protocol):
         """All of it, without the last line end."""
 
 
+def json_text(screen: object, *, indent: int | None = None) -> str:
+    """The JSON of a screen: in one line, or indented; invisible characters are escaped."""
+    return json_printable(json.dumps(document(screen), indent=indent, ensure_ascii=False))
+
+
 def _recorded(screen: object) -> str:
     """The JSON of a screen, which the file of ``--record`` gets."""
-    text = json_printable(json.dumps(document(screen), indent=2, ensure_ascii=False)) + "\n"
+    text = json_text(screen, indent=2) + "\n"
     if record_to.get():
         write_output(record_to.get(), text, option="--record")
     return text
@@ -99,7 +104,7 @@ def _recorded(screen: object) -> str:
 def emit_line(screen: LineScreen, *, as_json: bool) -> None:
     """Print a screen on standard output at once, as a line of text or of JSON; the file of ``--record`` has the last one."""
     _recorded(screen)
-    text = json_printable(json.dumps(document(screen), ensure_ascii=False)) if as_json else printable(screen.line())
+    text = json_text(screen) if as_json else printable(screen.line())
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

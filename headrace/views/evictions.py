@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.screens.evictions import EvictionScreen, EvictionsScreen, RestorationScreen
-    from warehouse.eviction.history import PastEviction
     from warehouse.eviction.plan import EvictionRequest
     from warehouse.warehouse import Warehouse
 
@@ -34,7 +32,7 @@ def past(warehouse: Warehouse, *, limit: int = 50, before: int | None = None) ->
     from warehouse.eviction.history import list_evictions
 
     found = list_evictions(warehouse, limit=limit + 1, before=before)
-    return EvictionsScreen(tuple(_printable(one) for one in found[:limit]), more=len(found) > limit)
+    return EvictionsScreen(found[:limit], more=len(found) > limit)
 
 
 def restored(warehouse: Warehouse, eviction: int, *, dry_run: bool, who: str = "") -> RestorationScreen:
@@ -43,18 +41,4 @@ def restored(warehouse: Warehouse, eviction: int, *, dry_run: bool, who: str = "
     from warehouse.eviction.restore import plan_restoration, restore_evicted
 
     found = plan_restoration(warehouse, eviction) if dry_run else restore_evicted(warehouse, eviction, who=who)
-    return RestorationScreen(replace(found, eviction=_printable(found.eviction)))
-
-
-def _printable(eviction: PastEviction) -> PastEviction:
-    """With texts of users in which nothing is hidden."""
-    from headrace.terminal.printable import printable
-
-    by = eviction.restored_by
-    return replace(
-        eviction,
-        why=printable(eviction.why, lines=False),
-        who=printable(eviction.who, lines=False),
-        request=printable(eviction.request, lines=False),
-        restored_by=None if by is None else printable(by, lines=False),
-    )
+    return RestorationScreen(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import threading
@@ -22,8 +21,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from headrace.screens.shown import Shown
-from headrace.terminal.output import document
-from headrace.terminal.printable import json_printable
+from headrace.terminal.output import json_text
 from headrace.terminal.user import user_name
 from headrace.views import columns, evictions, graphs, models, status, tables, tasks
 from headrace.web.condition_form import Conditions
@@ -240,8 +238,7 @@ class Pages:
 
     def _page(self, request: Request, template: str, screen: Shown | None, **more: Any) -> Response:
         if request.query_params.get("format") == "json":
-            text = json.dumps(document(screen), ensure_ascii=False, allow_nan=False, default=str)
-            answer = Response(json_printable(text), media_type="application/json")
+            answer = Response(json_text(screen), media_type="application/json")
         else:
             answer = HTMLResponse(self._html(request, template, screen=screen, **more))
         if getattr(request.state, "new_session", False):

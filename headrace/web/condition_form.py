@@ -11,8 +11,7 @@ from headrace.terminal.quantities import age_of, bytes_of, moment_of
 from transforms.comparison.pattern import Pattern
 from transforms.errors import InputError
 from warehouse.eviction.plan import EvictionRequest
-from warehouse.scheduling.task_states import MemoState
-from warehouse.search.query import ComponentQuery
+from warehouse.search.query import ComponentQuery, state_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Conditions:
             model=self.model or None,
             client=self.client or None,
             table=self.table or None,
-            state=_state(self.state),
+            state=state_of(self.state) if self.state else None,
             min_size_bytes=bytes_of("least size", self.min_size),
             max_size_bytes=bytes_of("most size", self.max_size),
             min_hits=None if (least := _number("least requests", self.min_hits)) is None else int(least),
@@ -83,15 +82,6 @@ class Conditions:
     def is_empty(self) -> bool:
         """Whether no field is filled in."""
         return self == Conditions()
-
-
-def _state(text: str) -> MemoState | None:
-    if not text:
-        return None
-    known = {one.lower(): one for one in MemoState}
-    if text.lower() not in known:
-        raise InputError("the state must be one of memos", where="state", value=text, allowed=", ".join(known))
-    return known[text.lower()]
 
 
 def _number(field: str, text: str) -> float | None:

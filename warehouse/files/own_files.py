@@ -73,11 +73,11 @@ def kind_of(path: str) -> OwnKind | None:
     return None
 
 
-def list_home(storage: Storage) -> HomeFiles:
-    """Every file in the folders of Headrace's own files; links are not followed."""
+def list_home(storage: Storage, folders: Sequence[str] = _FOLDERS) -> HomeFiles:
+    """Every file in the folders of Headrace's own files, or in some of these; links are not followed."""
     own: dict[OwnKind, list[ListedFile]] = {kind: [] for kind in get_args(OwnKind)}
     foreign: list[str] = []
-    for folder in _FOLDERS:
+    for folder in folders:
         walked = storage.walk(folder)
         foreign += walked.others
         for file in walked.files:

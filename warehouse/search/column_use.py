@@ -22,7 +22,7 @@ from warehouse.catalog.catalog import chunks, one_of
 from warehouse.files.artifacts import artifact_path
 from warehouse.files.own_files import HomeFiles, list_home
 from warehouse.scheduling.task_states import TaskState
-from warehouse.storage.layout import BATCHES, MEMOS
+from warehouse.storage.layout import ANALYSIS, ARTIFACTS, BATCHES, MEMOS
 from warehouse.tables.manifests import get_table
 from warehouse.warehouse import Warehouse
 
@@ -87,14 +87,15 @@ def column_use(warehouse: Warehouse, table: str, column: str) -> ColumnUse:
 
     Raises :class:`~warehouse.errors.UnknownTable` and :class:`~transforms.errors.UnknownColumn`, with the nearest names.
     """
-    home = list_home(warehouse.storage)
     with warehouse.catalog.read() as connection:
         known = get_table(connection, table)
-        types = {one.name: one.arrow_type for one in known.columns}
-        if column not in types:
-            raise UnknownColumn(
-                "the table has no such column", where=f"table {table}", value=column, allowed=nearest(column, types)
-            )
+    types = {one.name: one.arrow_type for one in known.columns}
+    if column not in types:
+        raise UnknownColumn(
+            "the table has no such column", where=f"table {table}", value=column, allowed=nearest(column, types)
+        )
+    home = list_home(warehouse.storage, (ARTIFACTS, ANALYSIS, f"{BATCHES}/{table}"))
+    with warehouse.catalog.read() as connection:
         of = schema.component_columns.c
         fingerprints = sorted(connection.execute(select(of.fingerprint).where(of.column_name == column)).scalars())
         tasks = _tasks(connection, table, fingerprints)
@@ -181,8 +182,7 @@ def _files(
     yield from _memo_files(connection, table, fingerprints)
     yield from _analysis_files(connection, home, table, column)
     for file in home.own["batch files"]:
-        if file.path.startswith(f"{BATCHES}/{table}/"):
-            yield HoldingFile("batch files", file.path, file.size_bytes)
+        yield HoldingFile("batch files", file.path, file.size_bytes)
 
 
 def _memo_files(connection: Connection, table: str, fingerprints: list[str]) -> Iterator[HoldingFile]:

@@ -97,6 +97,14 @@ class ComponentQuery:
         return ", ".join(said) or "every component"
 
 
+def state_of(name: str, *, where: str = "state") -> MemoState:
+    """The state of memos of this name, in letters of either case. Raises :class:`InputError`; ``where``: what gave the name."""
+    known = {one.lower(): one for one in MemoState}
+    if name.lower() not in known:
+        raise InputError(f"{where} must be a state of memos", where=where, value=name, allowed=", ".join(known))
+    return known[name.lower()]
+
+
 def _given(query: ComponentQuery, name: str) -> bool:
     return name in _WORDS and getattr(query, name) is not None
 

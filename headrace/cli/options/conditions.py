@@ -10,7 +10,6 @@ from headrace.terminal.quantities import bytes_of
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
-    from warehouse.scheduling.task_states import MemoState
     from warehouse.search.query import ComponentQuery
 
 Column = Annotated[str | None, typer.Option(help="Reads this raw column.")]
@@ -57,7 +56,7 @@ def query_of(
     An empty option is refused: an unset variable of a script would otherwise widen a search or an eviction.
     """
     from transforms.comparison.pattern import Pattern
-    from warehouse.search.query import ComponentQuery
+    from warehouse.search.query import ComponentQuery, state_of
 
     refuse_empty(column=column, operator=operator, subgraph=subgraph, pattern=pattern, fingerprint=fingerprint,
                  model=model, client=client, table=table, min_size=min_size, max_size=max_size, state=state)  # fmt: skip
@@ -76,7 +75,7 @@ def query_of(
         max_size_bytes=bytes_of("--max-size", max_size or ""),
         min_hits=min_hits,
         min_saved_secs=min_saved,
-        state=_state(state),
+        state=None if state is None else state_of(state, where="--state"),
     )
 
 
@@ -86,15 +85,3 @@ def refuse_empty(**options: str | None) -> None:
         if text is not None and not text.strip():
             raise InputError("a condition must have a value", where=f"--{name.replace('_', '-')}", value=text,
                              next_step="give a value, or leave the option out")  # fmt: skip
-
-
-def _state(text: str | None) -> MemoState | None:
-    from warehouse.scheduling.task_states import MemoState
-
-    if text is None:
-        return None
-    try:
-        return MemoState(text.upper())
-    except ValueError:
-        raise InputError("--state must be a state of memos", where="--state", value=text,
-                         allowed=", ".join(state.lower() for state in MemoState)) from None  # fmt: skip
