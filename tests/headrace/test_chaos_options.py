@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from headrace.cli.options.option_groups import Mark, option_fields
@@ -11,10 +9,10 @@ from headrace.cli.train_options.arguments import parse_training, training_values
 from headrace.cli.train_options.chaos_options import PASSED, REFUSED, UNUSED, check_passed, unused_options
 from headrace.cli.train_options.training import TrainOptions
 from tests.conftest import ROOT
+from tests.support.generated_part import check_generated_part
 from transforms.errors import InputError
 
 _PAGE = ROOT / "docs" / "training-job.md"
-_BEGIN, _END = "<!-- begin: options of chaos -->\n", "<!-- end: options of chaos -->\n"
 _OPTIONS = [one for one in option_fields(TrainOptions) if not one.is_argument]
 
 
@@ -63,10 +61,4 @@ def test_the_page_has_the_reasons():
         for name, reason in reasons.items():
             by_reason.setdefault(reason, []).append(f"`{flags[name]}`")
         lines += [f"| {', '.join(names)} | {what} | {reason} |\n" for reason, names in by_reason.items()]
-    text, expected = _PAGE.read_text(encoding="utf-8"), "".join(lines)
-    before, _, rest = text.partition(_BEGIN)
-    found, _, after = rest.partition(_END)
-    if os.environ.get("HEADRACE_WRITE_GOLDENS"):
-        _PAGE.write_text(f"{before}{_BEGIN}{expected}{_END}{after}", encoding="utf-8")
-        return
-    assert found == expected
+    check_generated_part(_PAGE, "".join(lines), "options of chaos")

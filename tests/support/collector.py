@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.served_in_thread import served_in_thread
 
 
 class Collector:
@@ -49,11 +50,5 @@ class Collector:
 def collecting(status: int = 200) -> Iterator[Collector]:
     """A collector that listens within the block."""
     found = Collector(status)
-    thread = threading.Thread(target=found.server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with served_in_thread(found.server):
         yield found
-    finally:
-        found.server.shutdown()
-        found.server.server_close()
-        thread.join()

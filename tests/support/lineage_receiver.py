@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.support.lineage_rules import checked_event
+from tests.support.served_in_thread import served_in_thread
 
 
 class LineageReceiver:
@@ -68,11 +68,5 @@ class LineageReceiver:
 def receiving() -> Iterator[LineageReceiver]:
     """A receiver that listens within the block."""
     found = LineageReceiver()
-    thread = threading.Thread(target=found.server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with served_in_thread(found.server):
         yield found
-    finally:
-        found.server.shutdown()
-        found.server.server_close()
-        thread.join()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import fields
 
 import pytest
@@ -10,12 +9,12 @@ import pytest
 from headrace.cli.options.option_groups import Mark, option_fields
 from headrace.cli.train_options.training import TrainOptions
 from tests.conftest import ROOT
+from tests.support.generated_part import check_generated_part
 from trainer.options.command_resume_rules import COMMAND_RULES
 from trainer.options.config import TrainConfig
 from trainer.options.resume_rules import RULES, Change, OptionChange, changes_weights, option_changes
 
 _PAGE = ROOT / "docs" / "training.md"
-_BEGIN, _END = "<!-- begin: options of a run that goes on -->\n", "<!-- end -->\n"
 
 
 def change(option: str, before: object, after: object) -> OptionChange:
@@ -91,10 +90,4 @@ def test_the_page_has_the_rules() -> None:
                     groups.setdefault((rule.reason, rule.only), []).append(f"`{spelled.get(name, name)}`")
             for (reason, only), names in groups.items():
                 lines.append(f"| {', '.join(names)} | {when}{f', {only}' if only else ''} | {reason} |\n")
-    text, expected = _PAGE.read_text(encoding="utf-8"), "".join(lines)
-    before, _, rest = text.partition(_BEGIN)
-    found, _, after = rest.partition(_END)
-    if os.environ.get("HEADRACE_WRITE_GOLDENS"):
-        _PAGE.write_text(f"{before}{_BEGIN}{expected}{_END}{after}", encoding="utf-8")
-        return
-    assert found == expected
+    check_generated_part(_PAGE, "".join(lines), "options of a run that goes on")
