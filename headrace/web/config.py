@@ -53,7 +53,7 @@ class WebConfig:
                                  allowed="such as headrace.example.com")  # fmt: skip
         if not self.is_local and not (self.token or self.user_header):
             raise InputError("pages that other machines reach must have a token or an identity proxy", where="--host", value=self.host,
-                             allowed="--token-file FILE, or --user-header NAME behind a proxy", next_step="or leave --host out")  # fmt: skip
+                             allowed="--token-file FILE, or --user-header NAME behind a proxy", next_step="leave --host out to serve this machine alone")  # fmt: skip
 
     @property
     def is_local(self) -> bool:
