@@ -6,9 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.support.processes import PATIENCE_SECS, free_port, wait_until
+from trainer.job.launch.chaos.links import Links
 from trainer.wire.flight.addresses import Address
 
 
@@ -66,3 +70,26 @@ class DrainedServer:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()  # its child ends with it
             self.process.wait()
+
+
+@contextmanager
+def at_a_distance(servers: Sequence[DrainedServer], secs: float = 0.01) -> Iterator[Callable[[], None]]:
+    """Their clients reach them, from now on, over connections that take this time each way, until what this yields is called.
+
+    So a step lasts long enough for what happens in an epoch, however fast the machine.
+    """
+    with Links() as links:
+        opened = [links.open(partial(_same, one.address)) for one in servers]
+
+        def delay(secs: float) -> None:
+            for link in opened:
+                links.delay(link, secs)
+
+        for one, link in zip(servers, opened, strict=True):
+            one.address = link.address
+        delay(secs)
+        yield partial(delay, 0.0)
+
+
+def _same(address: Address) -> Address:
+    return address

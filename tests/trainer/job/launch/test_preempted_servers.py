@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.drained_server import DrainedServer
+from tests.support.drained_server import DrainedServer, at_a_distance
 from tests.support.parameter_servers import thread_servers
 from tests.trainer.job.launch.jobs import launch, make_warehouse, newest, run_job, settings, supervise
 from trainer.job.control.messages import JobStatus
@@ -43,10 +43,14 @@ def spec_of(servers) -> ServersSpec:
 
 
 class Preemption:
-    """Does its steps one after the other, each once it may be done: the statuses of a job drive it."""
+    """Does its steps one after the other, each once it may be done, then ``at_end``: the statuses of a job drive it."""
 
-    def __init__(self, *steps: tuple[Callable[[JobStatus], bool], Callable[[], None]]) -> None:
-        self._steps, self.states, self.statuses = list(steps), [], []
+    def __init__(
+        self,
+        *steps: tuple[Callable[[JobStatus], bool], Callable[[], None]],
+        at_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._steps, self.states, self.statuses, self._at_end = list(steps), [], [], at_end
 
     def __call__(self, status: JobStatus) -> None:
         self.statuses.append(status)
@@ -54,6 +58,8 @@ class Preemption:
             self.states.append(status.state)
         while self._steps and self._steps[0][0](status):
             self._steps.pop(0)[1]()
+            if not self._steps:
+                self._at_end()
 
     @property
     def is_over(self) -> bool:
@@ -96,16 +102,18 @@ def early_ends(run: Path) -> int:
 
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_an_epoch_ends_early_and_goes_on_when_the_server_is_back(tmp_path, hosts):
-    run, said = tmp_path / "run", []  # an epoch lasts longer than it takes until its host knows of the server
+    run, said = tmp_path / "run", []
     with (
-        make_warehouse(tmp_path / "warehouse", hours=2, rows=6000) as warehouse,
+        make_warehouse(tmp_path / "warehouse", hours=2, rows=4000) as warehouse,
         drained_servers(tmp_path, 2) as servers,
+        at_a_distance(servers) as approach,
     ):
         job = launch(warehouse, run, settings(hosts), unit_rows=300, servers=spec_of(servers), **OPTIONS)
         preempted = servers[1]
         steps = Preemption(
             (in_an_epoch, preempted.terminate),
             (lambda status: is_away(status) and preempted.has_ended(), preempted.start),
+            at_end=approach,
         )
         supervisor = supervise(run, job, on_status=steps, say=said.append)
         assert supervisor.run(job.newest).state is JobState.DONE
@@ -128,6 +136,7 @@ def test_a_job_goes_on_without_a_server_and_takes_it_back(tmp_path):
     with (
         make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse,
         drained_servers(tmp_path, 3) as servers,
+        at_a_distance(servers) as approach,
     ):
         job = launch(warehouse, run, settings(2, least_servers=2), unit_rows=300, servers=spec_of(servers), **OPTIONS)
         first, second, third = servers
@@ -139,6 +148,7 @@ def test_a_job_goes_on_without_a_server_and_takes_it_back(tmp_path):
             (lambda status: in_an_epoch(status) and not away(status), second.terminate),
             (lambda status: status.state in ATTEMPT - {JobState.TRAINING}, second.close),
             (lambda status: second.has_ended(), second.start),
+            at_end=approach,
         )  # fmt: skip
         assert supervise(run, job, on_status=steps).run(job.newest).state is JobState.DONE
         assert steps.is_over
@@ -151,6 +161,7 @@ def test_a_server_may_leave_before_the_first_attempt_and_in_a_commit(tmp_path):
     with (
         make_warehouse(tmp_path / "warehouse", hours=2, rows=1500) as warehouse,
         drained_servers(tmp_path, 2) as servers,
+        at_a_distance(servers) as approach,
     ):
         job = launch(warehouse, run, settings(1), unit_rows=300, servers=spec_of(servers), **OPTIONS)
         preempted = servers[0]
@@ -159,6 +170,7 @@ def test_a_server_may_leave_before_the_first_attempt_and_in_a_commit(tmp_path):
             (lambda status: is_away(status) and preempted.has_ended(), preempted.start),
             (lambda status: trains(status) and status.pending_attempt is not None, preempted.terminate),
             (lambda status: is_away(status) and preempted.has_ended(), preempted.start),
+            at_end=approach,
         )
         assert supervise(run, job, on_status=steps).run(job.newest).state is JobState.DONE
         assert steps.is_over

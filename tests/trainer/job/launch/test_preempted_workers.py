@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.drained_server import DrainedServer
+from tests.support.drained_server import DrainedServer, at_a_distance
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.trainer.job.launch.jobs import launch, make_warehouse, run_job, settings, supervise
 from tests.trainer.job.launch.test_preempted_servers import (
@@ -29,12 +29,14 @@ from warehouse import Warehouse
 
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.slow
-HOSTS, FEWER = 2, {**OPTIONS, "passes": 3}
+HOSTS, FEWER = 2, {**OPTIONS, "passes": 4}
 
 
 @contextmanager
-def workers_of(folder: Path, servers: list[ThreadServer], count: int) -> Iterator[list[DrainedServer]]:
-    """Embedding workers of these servers that wait for a commit, however slow the machine."""
+def workers_of(
+    folder: Path, servers: list[ThreadServer], count: int
+) -> Iterator[tuple[list[DrainedServer], Callable[[], None]]]:
+    """Embedding workers of these servers that wait for a commit, however slow the machine; then what ends their distance."""
     addresses = ",".join(str(one.address) for one in servers)
     options = ("--servers", addresses, "--no-server-token", "--drain-secs", "3000")
     with ExitStack() as stack:
@@ -42,7 +44,7 @@ def workers_of(folder: Path, servers: list[ThreadServer], count: int) -> Iterato
         for one in found:
             stack.callback(one.close)
             one.start()
-        yield found
+        yield found, stack.enter_context(at_a_distance(found))
 
 
 def check(run: Path, warehouse: Warehouse) -> None:
@@ -60,9 +62,9 @@ def test_without_another_worker_the_epoch_is_committed_and_the_job_waits(tmp_pat
     """Twice; the job waits without a restart."""
     run, said = tmp_path / "run", list[str]()
     with (
-        make_warehouse(tmp_path / "warehouse", hours=2, rows=6000) as warehouse,
+        make_warehouse(tmp_path / "warehouse", hours=2, rows=4000) as warehouse,
         thread_servers(2) as servers,
-        workers_of(tmp_path, servers, 1) as (worker,),
+        workers_of(tmp_path, servers, 1) as ((worker,), approach),
     ):
         spec = replace(spec_of(servers), workers=(str(worker.address),))
         job = launch(warehouse, run, settings(HOSTS), unit_rows=300, servers=spec, **FEWER)
@@ -71,6 +73,7 @@ def test_without_another_worker_the_epoch_is_committed_and_the_job_waits(tmp_pat
             (lambda status: is_all_away(status) and worker.has_ended(), worker.start),
             (lambda status: in_an_epoch(status) and live(status) == {"w0"}, worker.terminate),
             (lambda status: is_all_away(status) and worker.has_ended(), worker.start),
+            at_end=approach,
         )
         assert supervise(run, job, on_status=steps, say=said.append).run(job.newest).state is JobState.DONE
         assert steps.is_over
@@ -92,9 +95,9 @@ def test_hosts_go_on_with_the_other_worker(tmp_path: Path) -> None:
     """Each worker leaves in turn, and is back before the other one leaves; a person gives the last notice."""
     run = tmp_path / "run"
     with (
-        make_warehouse(tmp_path / "warehouse", hours=2, rows=6000) as warehouse,
+        make_warehouse(tmp_path / "warehouse", hours=2, rows=4000) as warehouse,
         thread_servers(2) as servers,
-        workers_of(tmp_path, servers, 2) as (first, second),
+        workers_of(tmp_path, servers, 2) as ((first, second), approach),
     ):
         spec = replace(spec_of(servers), workers=(str(first.address), str(second.address)))
         job = launch(warehouse, run, settings(HOSTS), unit_rows=300, servers=spec, **FEWER)
@@ -108,6 +111,7 @@ def test_hosts_go_on_with_the_other_worker(tmp_path: Path) -> None:
             (both, second.terminate),
             (lambda status: trains(status) and live(status) == {"w0"} and second.has_ended(), second.start),
             (both, lambda: None),
+            at_end=approach,
         )
         assert supervise(run, job, on_status=steps).run(job.newest).state is JobState.DONE
         assert steps.is_over

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.drained_server import at_a_distance
 from tests.support.parameter_servers import thread_servers
 from tests.trainer.job.launch.jobs import launch, make_warehouse, run_job, settings, supervise
 from tests.trainer.job.launch.test_preempted_servers import (
@@ -28,7 +29,7 @@ from warehouse import Warehouse
 
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.slow
-FEWER = {**OPTIONS, "passes": 3}
+FEWER = {**OPTIONS, "passes": 5}
 
 
 def with_spare(hosts: int = 1):
@@ -37,9 +38,14 @@ def with_spare(hosts: int = 1):
 
 @contextmanager
 def served(folder: Path, run: Path) -> Iterator[Any]:
-    """A warehouse, a job with a spare that is ready to run, and its three servers, of which the last one is the spare."""
-    with make_warehouse(folder / "warehouse", hours=2, rows=4000) as warehouse, drained_servers(folder, 3) as servers:
-        yield warehouse, launch(warehouse, run, with_spare(), unit_rows=300, servers=spec_of(servers), **FEWER), servers
+    """A warehouse, a job with a spare that is ready to run, and its three servers, of which the last one is the spare; then what ends their distance."""
+    with (
+        make_warehouse(folder / "warehouse", hours=2, rows=4000) as warehouse,
+        drained_servers(folder, 3) as servers,
+        at_a_distance(servers) as approach,
+    ):
+        job = launch(warehouse, run, with_spare(), unit_rows=300, servers=spec_of(servers), **FEWER)
+        yield warehouse, job, servers, approach
 
 
 def check(run: Path, warehouse: Warehouse) -> None:
@@ -51,7 +57,7 @@ def check(run: Path, warehouse: Warehouse) -> None:
 def test_a_spare_takes_the_place_of_a_server_without_a_wait(tmp_path: Path) -> None:
     """The first machine stays away for a whole epoch; once it is back, it is the spare of the next one."""
     run = tmp_path / "run"
-    with served(tmp_path, run) as (warehouse, job, (first, _, spare)):
+    with served(tmp_path, run) as (warehouse, job, (first, _, spare), approach):
         commits: list[int] = []
 
         def without_first(status: JobStatus) -> bool:
@@ -65,6 +71,7 @@ def test_a_spare_takes_the_place_of_a_server_without_a_wait(tmp_path: Path) -> N
             (without_first, first.start),
             (lambda status: in_an_epoch(status) and not away(status), spare.terminate),
             (lambda status: in_an_epoch(status) and away(status) == ("s2",) and spare.has_ended(), lambda: None),
+            at_end=approach,
         )
         assert supervise(run, job, on_status=steps).run(job.newest).state is JobState.DONE
         assert steps.is_over
@@ -79,7 +86,7 @@ def test_a_spare_takes_the_place_of_a_server_without_a_wait(tmp_path: Path) -> N
 def test_kills_at_each_step_of_the_change_lose_nothing(tmp_path: Path) -> None:
     """The server that drains is killed before the commit; then the spare with its rows, and its host, in the first epoch on it."""
     run = tmp_path / "run"
-    with served(tmp_path, run) as (warehouse, job, (first, _, spare)):
+    with served(tmp_path, run) as (warehouse, job, (first, _, spare), approach):
         on_spare: list[int] = []
 
         def takes_over(status: JobStatus) -> bool:
@@ -100,6 +107,7 @@ def test_kills_at_each_step_of_the_change_lose_nothing(tmp_path: Path) -> None:
             (takes_over, kill_spare),
             (lambda status: status.state is JobState.TRAINING and status.attempt > on_spare[0], kill_host),
             (lambda status: status.state is JobState.TRAINING and status.attempt > on_spare[0] + 1, first.start),
+            at_end=approach,
         )
         supervisor = supervise(run, job, on_status=steps)
         assert supervisor.run(job.newest).state is JobState.DONE
