@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.options.session import Home, home_text, open_warehouse
+from headrace.cli.options.session import Home, home_location, home_text, open_warehouse
 from headrace.terminal.output import say
 from headrace.web.config import DEFAULT_PORT, WebConfig
 from transforms.errors import InputError, NotFound
@@ -39,7 +39,8 @@ def ui(
     home: Home = "",
 ) -> None:
     """Serve pages that show the warehouse, search its graphs, and preview, do and undo evictions."""
-    config = WebConfig(home=home_text(home), host=host, port=port, allow_changes=allow_changes, token=_token(token_file), user_header=user_header,
+    place = home_location(home)
+    config = WebConfig(home=home_text(home), folder="" if "://" in place else place, host=host, port=port, allow_changes=allow_changes, token=_token(token_file), user_header=user_header,
                        allowed_hosts=tuple(allowed_host or ()))  # fmt: skip
     try:
         from headrace.web.server import serve

@@ -22,6 +22,7 @@ class WebConfig:
 
     Attributes:
         home: The home as commands name it, shown on pages.
+        folder: The folder of a local home, which also has runs, jobs, plans and towers; empty for a home elsewhere.
         host: The address to listen at. One that other machines reach needs a token or a header of an identity proxy.
         port: The port; 0: any free one.
         allow_changes: Whether pages may evict and restore; otherwise they only show.
@@ -31,6 +32,7 @@ class WebConfig:
     """
 
     home: str
+    folder: str = ""
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     allow_changes: bool = False

@@ -1,0 +1,55 @@
+"""Pages of components."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headrace.views import graphs
+from headrace.web.condition_form import Conditions
+from headrace.web.site import PAGE_ROWS, Site, whole_number
+from transforms.errors import InputError
+from warehouse.scheduling.task_states import MemoState
+from warehouse.search.query import SORTS
+
+#: A count of components stops here.
+MOST_COUNTED = 1_000
+
+
+class GraphPages:
+    """Pages of components."""
+
+    def __init__(self, site: Site) -> None:
+        self._site, self._warehouse = site, site.warehouse
+
+    def routes(self) -> list[Route]:
+        """The routes."""
+        return [
+            Route("/graphs", self.graphs),
+            Route("/graphs/{fingerprint}", self.component),
+            Route("/graphs/{fingerprint}/drawing.svg", self.drawing),
+        ]
+
+    def graphs(self, request: Request) -> Response:
+        """Components that meet conditions."""
+        conditions = Conditions.of(request.query_params)
+        sort, offset = request.query_params.get("sort", "newest"), whole_number(request, "offset")
+        if sort not in SORTS:
+            raise InputError("the order must be a known one", where="sort", value=sort, allowed=", ".join(SORTS))
+        found = graphs.page(self._warehouse, conditions.query(self._warehouse.clock()), sort=sort, limit=PAGE_ROWS, offset=offset,
+                            count=True, most_counted=MOST_COUNTED)  # fmt: skip
+        return self._site.page(request, "graphs.html", found, conditions=conditions, sort=sort, sorts=SORTS, states=[one.lower() for one in MemoState],
+                          rows=PAGE_ROWS)  # fmt: skip
+
+    def component(self, request: Request) -> Response:
+        """One component."""
+        return self._site.page(
+            request, "component.html", graphs.component(self._warehouse, request.path_params["fingerprint"])
+        )
+
+    def drawing(self, request: Request) -> Response:
+        """The drawing of a component, as a picture of its page; nothing in it runs."""
+        svg = graphs.drawing(self._warehouse, request.path_params["fingerprint"])
+        policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+        return Response(svg, media_type="image/svg+xml", headers={"content-security-policy": policy})

@@ -1,0 +1,171 @@
+"""What all pages share: the warehouse, the templates, forms that change something, and the pages of refusals."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from headrace.screens.shown import Shown
+from headrace.terminal.output import json_text
+from headrace.terminal.user import user_name
+from headrace.web.config import WebConfig
+from headrace.web.guard import set_cookie
+from headrace.web.rendering import environment
+from headrace.web.sessions import Session, Sessions, is_form_token
+from transforms.errors import Busy, HeadraceError, InputError, NotFound
+from warehouse.warehouse import Warehouse
+
+#: Rows of a page.
+PAGE_ROWS = 50
+
+_LOG = logging.getLogger(__name__)
+_CODES: tuple[tuple[type[HeadraceError], int], ...] = ((NotFound, 404), (InputError, 400), (Busy, 409))
+
+#: Does what a form asks for, and gives the address of the page that shows it.
+Change: TypeAlias = "Callable[[Posted], str]"
+
+
+class Posted:
+    """A form that its session may send.
+
+    Attributes:
+        request: the request, for the parts of its path.
+        session: of the browser.
+        who: the user, for what is kept of the change.
+    """
+
+    def __init__(self, request: Request, session: Session, fields: Mapping[str, str]) -> None:
+        self.request, self.session, self._fields = request, session, fields
+        self.who = session.user or user_name()
+
+    def __getitem__(self, name: str) -> str:
+        """A field as it was typed; empty without one."""
+        return self._fields.get(name, "").strip()
+
+
+class Site:
+    """The warehouse and how its pages are made. Pages run in threads; changes run one at a time."""
+
+    def __init__(self, warehouse: Warehouse, config: WebConfig, sessions: Sessions) -> None:
+        self.warehouse, self.config, self.sessions = warehouse, config, sessions
+        self._templates = environment()
+        self._changing = threading.Lock()
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the home, which also has runs and jobs. Raises :class:`NotFound` for a home that is not a local folder."""
+        if not self.config.folder:
+            raise NotFound("a home must be a local folder to have runs, jobs, plans and towers", where="headrace ui", value=self.config.home,
+                           next_step="start headrace ui on the machine of the trainings, with their home")  # fmt: skip
+        return Path(self.config.folder)
+
+    def page(self, request: Request, template: str, screen: Shown | None, **more: Any) -> Response:
+        """The page of a screen, or its fields as JSON."""
+        if request.query_params.get("format") == "json":
+            answer = Response(json_text(screen), media_type="application/json")
+        else:
+            answer = HTMLResponse(self.html(request, template, screen=screen, **more))
+        if getattr(request.state, "new_session", False):
+            set_cookie(answer, session_of(request))
+        return answer
+
+    def html(self, request: Request, template: str, **values: Any) -> str:
+        """A page as text."""
+        session = getattr(request.state, "session", None)
+        shared = {
+            "home": self.config.home,
+            "path": request.url.path,
+            "query": request.url.query,
+            "allow_changes": self.config.allow_changes,
+            "form_token": session.form_token if session else "",
+            "user": session.user if session else "",
+        }
+        return self._templates.get_template(template).render(**shared, **values)
+
+    def form(self, path: str, change: Change) -> Route:
+        """The route of a form: it is checked, done in a thread when no other change is being done, and answered by the page that shows it."""
+
+        def done(request: Request, fields: Mapping[str, str]) -> Response:
+            posted = Posted(request, self._check_change(request, fields), fields)
+            with self._changing:
+                place = change(posted)
+            return RedirectResponse(place, status_code=303)
+
+        async def handle(request: Request) -> Response:
+            form = await request.form()
+            return await run_in_threadpool(done, request, {name: str(value) for name, value in form.items()})
+
+        return Route(path, handle, methods=["POST"])
+
+    def _check_change(self, request: Request, fields: Mapping[str, str]) -> Session:
+        session = session_of(request)
+        if not is_form_token(session, fields.get("form_token", "")):
+            raise HTTPException(403, "a form must be one that this server made: open the page again, and send its form")
+        if not self.config.allow_changes:
+            raise HTTPException(
+                403, "these pages only show: start headrace ui with --allow-changes to change something"
+            )
+        return session
+
+    def refuse(self, request: Request, code: int, what: str, next_step: str) -> Response:
+        """The page of a refusal."""
+        title = HTTPStatus(code).phrase
+        return HTMLResponse(
+            self.html(request, "error.html", title=title, what=what, facts=[], next_step=next_step), status_code=code
+        )
+
+    def refuse_error(self, request: Request, error: Exception) -> Response:
+        """The page of an error of the warehouse: what, where, the value, what is allowed, the next step."""
+        assert isinstance(error, HeadraceError)
+        facts = [
+            (name, str(value))
+            for name, value in (("where", error.where), ("value", error.value), ("allowed", error.allowed))
+            if value not in ("", None)
+        ]
+        code = next((code for kind, code in _CODES if isinstance(error, kind)), 500)
+        page = self.html(
+            request,
+            "error.html",
+            title=HTTPStatus(code).phrase,
+            what=error.what,
+            facts=facts,
+            next_step=error.next_step,
+        )
+        return HTMLResponse(page, status_code=code)
+
+    def refuse_http(self, request: Request, error: Exception) -> Response:
+        """The page of a status of HTTP."""
+        assert isinstance(error, HTTPException)
+        what = "no page has this address" if error.status_code == 404 else error.detail
+        return self.refuse(request, error.status_code, what, "see the pages above")
+
+    def refuse_defect(self, request: Request, error: Exception) -> Response:
+        """The page of a defect; its trace is in the log alone."""
+        _LOG.error("a page failed: %s", request.url.path, exc_info=error)
+        return self.refuse(
+            request, 500, "a page failed by a defect of Headrace", "see the log of headrace ui, and report its trace"
+        )
+
+
+def session_of(request: Request) -> Session:
+    """The session that the guard found."""
+    session: Session = request.state.session
+    return session
+
+
+def whole_number(request: Request, name: str) -> int:
+    """A number of an address; 0 without one. Raises :class:`InputError`."""
+    text = request.query_params.get(name, "0")
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise InputError("a number of an address must be whole", where=name, value=text, allowed="0 to 999999999")
+    return int(text)
