@@ -75,6 +75,7 @@ COMMANDS = {
     "graphs": Place("headrace.cli.graphs", "app"),
     "tasks": Place("headrace.cli.tasks", "app"),
     "config": Place("headrace.cli.settings", "app"),
+    "queue": Place("headrace.cli.queue", "queue"),
     "clients": Place("headrace.cli.clients", "app"),
 }
 

@@ -121,14 +121,13 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Queue tasks again, without delay and with all attempts. A dry run without --yes."""
-    from headrace.screens.tasks import ChangeScreen
-    from warehouse.quarantine.changes import retry_tasks
+    from headrace.views import tasks
 
     query = _query(ids, state, client, model, table, partition, component, operator, kind, exception)
     _check_chosen(query, everything=everything)
     with open_warehouse(home) as warehouse:
-        done = retry_tasks(warehouse, query, dry_run=not yes)
-    emit(ChangeScreen(done), as_json=as_json)
+        screen = tasks.retried(warehouse, query, dry_run=not yes)
+    emit(screen, as_json=as_json)
 
 
 @app.command("drop")
@@ -152,15 +151,14 @@ def drop(
     as_json: AsJson = False,
 ) -> None:
     """Remove tasks from the queue until they are retried; readers compute the columns. A dry run without --yes."""
-    from headrace.screens.tasks import ChangeScreen
-    from warehouse.quarantine.changes import drop_tasks
+    from headrace.views import tasks
 
     refuse_empty(why=why)
     query = _query(ids, state, client, model, table, partition, component, operator, kind, exception)
     _check_chosen(query, everything=everything)
     with open_warehouse(home) as warehouse:
-        done = drop_tasks(warehouse, query, why=why, who=user_name(), dry_run=not yes)
-    emit(ChangeScreen(done), as_json=as_json)
+        screen = tasks.dropped(warehouse, query, why=why, who=user_name(), dry_run=not yes)
+    emit(screen, as_json=as_json)
 
 
 def _query(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.screens.tasks import GroupsScreen, TaskScreen, TasksScreen
+    from headrace.screens.tasks import ChangeScreen, GroupsScreen, TaskScreen, TasksScreen
     from warehouse.quarantine.listing import TaskDetail
     from warehouse.quarantine.query import TaskQuery
     from warehouse.scheduling.task_states import AttemptLimits
@@ -47,6 +47,22 @@ def sample(warehouse: Warehouse, task: str, *, partition: str | None = None) -> 
     from warehouse.quarantine.listing import get_task, task_sample
 
     return task_sample(warehouse, get_task(warehouse, task, partition=partition))
+
+
+def retried(warehouse: Warehouse, query: TaskQuery, *, dry_run: bool) -> ChangeScreen:
+    """Queue tasks again, without delay and with all attempts, or show which. Raises :class:`~warehouse.errors.UnknownTask`."""
+    from headrace.screens.tasks import ChangeScreen
+    from warehouse.quarantine.changes import retry_tasks
+
+    return ChangeScreen(retry_tasks(warehouse, query, dry_run=dry_run))
+
+
+def dropped(warehouse: Warehouse, query: TaskQuery, *, why: str, who: str, dry_run: bool) -> ChangeScreen:
+    """Remove tasks from the queue until they are retried, or show which. Raises :class:`~warehouse.errors.UnknownTask`."""
+    from headrace.screens.tasks import ChangeScreen
+    from warehouse.quarantine.changes import drop_tasks
+
+    return ChangeScreen(drop_tasks(warehouse, query, why=why, who=who, dry_run=dry_run))
 
 
 def _screen(found: TaskDetail, limits: AttemptLimits, sample_file: str) -> TaskScreen:

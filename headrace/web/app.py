@@ -21,6 +21,7 @@ from headrace.web.guard import ENTRANCE, Guard, set_cookie
 from headrace.web.pages.evictions import EvictionPages
 from headrace.web.pages.graphs import GraphPages
 from headrace.web.pages.models import ModelPages
+from headrace.web.pages.queue import QueuePage
 from headrace.web.pages.start import StartPage
 from headrace.web.pages.tables import TablePages
 from headrace.web.pages.tasks import TaskPages
@@ -29,7 +30,7 @@ from headrace.web.site import Site
 from transforms.errors import HeadraceError
 from warehouse.warehouse import Warehouse
 
-_GROUPS = (StartPage, GraphPages, ModelPages, TablePages, EvictionPages, TaskPages)
+_GROUPS = (StartPage, GraphPages, ModelPages, TablePages, EvictionPages, QueuePage, TaskPages)
 
 
 def make_app(warehouse: Warehouse, config: WebConfig, *, token: str, port: Callable[[], int]) -> ASGIApp:

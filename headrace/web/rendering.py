@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,14 @@ def environment() -> jinja2.Environment:
         finalize=_shown,
     )
     made.filters.update(
-        bytes=bytes_text, count=count_text, secs=secs_text, percent=percent_text, moment=_moment, many=_many
+        bytes=bytes_text,
+        count=count_text,
+        secs=secs_text,
+        percent=percent_text,
+        moment=_moment,
+        many=_many,
+        shorten=_shorten,
+        as_json=_as_json,
     )
     return made
 
@@ -39,6 +47,14 @@ def _moment(at: float | datetime | None) -> str:
         return "-"
     found = at if isinstance(at, datetime) else datetime.fromtimestamp(at, UTC)
     return f"{found:%Y-%m-%d %H:%M}"
+
+
+def _shorten(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _many(count: int, noun: str, plural: str = "") -> str:

@@ -33,6 +33,7 @@ from transforms.tracing.spans import span
 from warehouse.eviction.evict import settle_storage
 from warehouse.matching.submit import queue_missing
 from warehouse.queue.depths import queued_tasks, unfinished_tasks
+from warehouse.queue.history import record_minute
 from warehouse.queue.lease import heartbeat, lease_tasks, release_tasks
 from warehouse.queue.tasks import LeasedTask
 from warehouse.scheduling.batching import BatchBudget
@@ -44,6 +45,8 @@ _LOG = logging.getLogger(__name__)
 _SOON_SECS = 30.0
 # Far longer than a running job needs its results.
 _ABANDONED_SECS = 7 * 86_400
+#: Between two looks whether the queue of the minute is recorded.
+_RECORD_SECS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,9 @@ def _work(
         with worker.report.leases.timed(), span("lease"):
             settle_storage(warehouse)
             queue_missing(warehouse)
-            return lease_tasks(warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes)
+            found = lease_tasks(warehouse, config.name, limit=config.batch_tasks, batch_bytes=config.batch_bytes)
+        worker.record_queue_if_due()
+        return found
 
     remove_abandoned_results(warehouse.storage, catalog_retry.call(warehouse.clock) - _ABANDONED_SECS)
     started = time.monotonic()
@@ -190,7 +195,7 @@ class _Worker:
         self._warehouse, self._config, self._options, self._progress = warehouse, config, options, progress
         self._catalog_retry = catalog_retry
         self._meter = WorkMeter()
-        self._heartbeat_at = 0.0
+        self._heartbeat_at = self._record_at = 0.0
         self._read_failures = ReadFailures()
         self.leased: tuple[LeasedTask, ...] = ()
         self.report = report
@@ -236,6 +241,12 @@ class _Worker:
             _LOG.warning(
                 "%d tasks cannot be released; they are queued again when their leases expire: %s", len(held), error
             )
+
+    def record_queue_if_due(self) -> None:
+        """Record the queue of this minute, unless a worker has done so, and look for that a few times a minute."""
+        if time.monotonic() >= self._record_at:
+            record_minute(self._warehouse)
+            self._record_at = time.monotonic() + _RECORD_SECS
 
     def wait_for(self, tasks: int) -> None:
         """Report that the worker only waits for ``tasks`` tasks."""
@@ -287,6 +298,7 @@ class _Worker:
         while not done.wait(min(results.collect_secs, self._heartbeat_secs)):
             try:
                 self._send_heartbeat_if_due(committer)
+                self.record_queue_if_due()
                 committer.add_results(results.new())
             except CATALOG_UNAVAILABLE as error:
                 self.report.count_busy()

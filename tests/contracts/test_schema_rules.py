@@ -53,6 +53,8 @@ ROWS: list[tuple[Table, dict[str, Any]]] = [
     (schema.feature_statistics, {"fingerprint": "a", "version": 1, "document": {}, "recorded_at": 0.0}),
     (schema.feature_samples, {"run": "a", "host": "a", "epoch": 0, "recorded_at": 0.0}),
     (schema.evictions, {"id": 1, "evicted_at": 0.0, "why": "w", "who": "", "request": "r", "plan": "p", "memos": 0, "size_bytes": 0}),
+    (schema.queue_minutes, {"minute": 1, "workers": 0}),
+    (schema.queue_samples, {"minute": 1, "client": "c", "queued": 0, "leased": 0, "failed": 0}),
 ]  # fmt: skip
 _MEMO = {"fingerprint": _A, "fragment": 1, "created_at": 0.0, "changed_at": 0.0, "queued_by": 1, "cause_code": "never_seen",
          "cause": ""}  # fmt: skip
@@ -72,6 +74,8 @@ TASKS: dict[TaskState, tuple[MemoState, dict[str, Any], dict[str, Any]]] = {
 #: The rule, and an update of the rows named by the condition that breaks it.
 BROKEN: list[tuple[str, Table, dict[str, Any], dict[str, Any]]] = [
     ("ck_files_not_negative", schema.files, {}, {"size_bytes": -1}),
+    ("ck_queue_minutes_not_negative", schema.queue_minutes, {}, {"workers": -1}),
+    *(("ck_queue_samples_not_negative", schema.queue_samples, {}, {name: -1}) for name in ("queued", "leased", "failed")),
     ("ck_fragments_not_negative", schema.fragments, {}, {"rows": -1}),
     ("ck_fragments_not_negative", schema.fragments, {}, {"size_bytes": -1}),
     ("uq_manifests_current", schema.manifests, {"id": 2}, {"current": True}),

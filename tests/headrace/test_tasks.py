@@ -210,3 +210,14 @@ def test_clients(submitted: Any) -> None:
     assert "must be a number" in submitted("clients", "set", "search", "--weight", 0, status=2).err
     assert "such as 90s, 30m, 2h" in submitted("clients", "set", "search", "--deadline", "soon", status=2).err
     assert "a weight or a deadline must be given" in submitted("clients", "set", "search", status=2).err
+
+
+def test_the_queue(submitted: Any) -> None:
+    shown = submitted("queue").out
+    assert "no worker holds a lease; next: headrace work" in shown
+    assert "no worker recorded the queue in the last 60 minutes" in shown
+    submitted("work", "--until-idle")
+    found = submitted("queue", "--last", "2d", "--json").json
+    assert (found["minutes"], found["holders"]) == (2880, [])
+    assert len(found["history"]) >= 1, "workers record the queue"
+    assert "at most a week" in submitted("queue", "--last", "8d", status=2).err

@@ -682,6 +682,27 @@ value_sketches = Table(
     Column("recorded_at", Float, nullable=False, index=True),
 )
 
+#: The minutes in which a worker recorded the queue, by their number since 1970; ``workers``: that held a lease then.
+queue_minutes = Table(
+    "queue_minutes",
+    metadata,
+    Column("minute", BigInteger, primary_key=True, autoincrement=False),
+    Column("workers", Integer, nullable=False),
+    _not_negative("workers"),
+)
+
+#: The tasks of a client in a recorded minute; a client without a task has no row.
+queue_samples = Table(
+    "queue_samples",
+    metadata,
+    Column("minute", ForeignKey("queue_minutes.minute"), primary_key=True),
+    Column("client", ForeignKey("clients.name"), primary_key=True),
+    Column("queued", BigInteger, nullable=False),
+    Column("leased", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    _not_negative("queued", "leased", "failed"),
+)
+
 #: Events of lineage, in the order in which they were committed; the document of a sent one is empty.
 lineage_events = Table(
     "lineage_events",

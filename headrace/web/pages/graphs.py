@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from headrace.views import graphs
 from headrace.web.condition_form import Conditions
-from headrace.web.site import PAGE_ROWS, Site, whole_number
+from headrace.web.site import PAGE_ROWS, Site, picture, whole_number
 from transforms.errors import InputError
 from warehouse.scheduling.task_states import MemoState
 from warehouse.search.query import SORTS
@@ -50,6 +50,4 @@ class GraphPages:
 
     def drawing(self, request: Request) -> Response:
         """The drawing of a component, as a picture of its page; nothing in it runs."""
-        svg = graphs.drawing(self._warehouse, request.path_params["fingerprint"])
-        policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-        return Response(svg, media_type="image/svg+xml", headers={"content-security-policy": policy})
+        return picture(graphs.drawing(self._warehouse, request.path_params["fingerprint"]))
