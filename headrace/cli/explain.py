@@ -20,6 +20,10 @@ def explain(
     only: Annotated[
         list[str] | None, typer.Option("--input", help="Only this input; may be repeated.", show_default=False)
     ] = None,
+    newest: Annotated[
+        int | None,
+        typer.Option(min=1, help="Only over so many of the last fragments. Default: all.", show_default=False),
+    ] = None,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -30,5 +34,7 @@ def explain(
     from headrace.views.explanations import explanation
 
     with open_warehouse(home) as warehouse:
-        screen = explanation(warehouse, name, version, only=only or (), misses=misses, partitions=partitions)
+        screen = explanation(
+            warehouse, name, version, only=only or (), misses=misses, partitions=partitions, newest=newest
+        )
     emit(screen, as_json=as_json)

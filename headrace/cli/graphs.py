@@ -128,6 +128,21 @@ def show(
     emit(screen, as_json=as_json)
 
 
+@app.command("memos")
+def memos(
+    fingerprint: Annotated[str, typer.Argument(help="A fingerprint, or its first digits.")],
+    newest: Annotated[int, typer.Option(min=1, max=10_000, help="Only the newest partitions with memos.")] = 48,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """List the memos of a component by partition."""
+    from headrace.views.graphs import memos as listed
+
+    with open_warehouse(home) as warehouse:
+        screen = listed(warehouse, fingerprint, newest)
+    emit(screen, as_json=as_json)
+
+
 app.command("evict")(evict)
 
 

@@ -293,7 +293,14 @@ class Home(StartedCommands):
         return checked_models(self._warehouse, _check_models(models), table=table, rows=rows)
 
     def explain(
-        self, name: str, version: int = 0, *, inputs: Sequence[str] = (), misses: bool = False, partitions: bool = False
+        self,
+        name: str,
+        version: int = 0,
+        *,
+        inputs: Sequence[str] = (),
+        misses: bool = False,
+        partitions: bool = False,
+        newest: int | None = None,
     ) -> ExplainScreen:
         """Hit or miss of a model's inputs per partition, the reason, and the costs of each alternative, as ``headrace model explain``.
 
@@ -302,7 +309,9 @@ class Home(StartedCommands):
         """
         from headrace.views.explanations import explanation
 
-        return explanation(self._warehouse, name, version, only=inputs, misses=misses, partitions=partitions)
+        return explanation(
+            self._warehouse, name, version, only=inputs, misses=misses, partitions=partitions, newest=newest
+        )
 
     def drift(
         self,

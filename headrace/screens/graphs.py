@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headrace.screens.json_fields import fields_of
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
-from headrace.terminal.units import bytes_text, count_text, many, secs_text
+from headrace.terminal.units import bytes_text, count_text, many, moment, secs_text
+
+if TYPE_CHECKING:
+    from warehouse.search.component_memos import PartitionMemos
+    from warehouse.search.neighbours import Around, SharedPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,9 @@ class GraphScreen(Shown):
     saved_secs: float
     hits: int
     tree: str
+    parts: tuple[SharedPart, ...] = ()
+    around: tuple[Around, ...] = ()
+    more_around: bool = False
 
     def render(self) -> RenderableType:
         """Facts, then the tree."""
@@ -101,4 +110,50 @@ class GraphScreen(Shown):
                 ("computed in", f"{secs_text(self.secs)}; {secs_text(self.saved_secs)} more saved by sharing"),
             )
         )
-        return Group(head, "", Text(self.tree, no_wrap=True, overflow="ignore"))
+        return Group(head, "", Text(self.tree, no_wrap=True, overflow="ignore"), *self._neighbours())
+
+    def _neighbours(self) -> list[RenderableType]:
+        """The parts that others contain, and the components that contain this one."""
+        shown: list[RenderableType] = []
+        if self.parts:
+            rows = (
+                (one.fingerprint[:12], counted_text(one), ", ".join(one.models) or "-", one.expression)
+                for one in self.parts
+            )
+            shown += ["", grid(("shared part", "in other components>", "of models*", "expression*"), rows)]
+        if self.around:
+            shown += ["", grid(("contained in", "expression*"), ((one.fingerprint[:12], one.expression) for one in self.around))]  # fmt: skip
+            shown += ["and in more"] if self.more_around else []
+        return shown
+
+
+def counted_text(part: SharedPart) -> str:
+    """The number of other components that contain a part."""
+    return f"more than {count_text(part.components)}" if part.is_least else count_text(part.components)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MemosScreen(Shown):
+    """The memos of a component by partition, in time order; the newest partitions with memos."""
+
+    fingerprint: str
+    partitions: tuple[PartitionMemos, ...]
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields, with the start of each partition as text."""
+        rows = [
+            {**fields_of(one, "start_at"), "start": moment(one.start_at), "states": dict(one.states)}
+            for one in self.partitions
+        ]
+        return {"fingerprint": self.fingerprint, "partitions": rows}
+
+    def render(self) -> RenderableType:
+        """One line per partition."""
+        if not self.partitions:
+            return "the component has no memo over current data"
+        rows = (
+            (one.table, one.partition, ", ".join(f"{count_text(n)} {state.lower()}" for state, n in one.states.items()),
+             count_text(one.rows), bytes_text(one.size_bytes))
+            for one in self.partitions
+        )  # fmt: skip
+        return grid(("table", "partition", "memos", "rows>", "size>"), rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -263,6 +264,7 @@ class DecisionRow:
     keep_secs: float | None = None
     requests: float | None = None
     last_partition: str = ""
+    start: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,16 +345,19 @@ class ExplainScreen(Shown):
         )  # fmt: skip
         return grid(("input", "partition", "fragment", "rows>", "", "read", *_COSTS, "why*"), rows)
 
-    def _summary(self) -> RenderableType:
+    def groups(self) -> list[list[DecisionRow]]:
+        """The equal decisions of each input, input by input, the largest group first."""
         alike: dict[tuple[str, bool, str, str], list[DecisionRow]] = {}
         for d in self.decisions:
             alike.setdefault((d.input, d.hit, d.read, _alike(d)), []).append(d)
         order = {d.input: i for i, d in reversed(list(enumerate(self.decisions)))}
-        ordered = sorted(alike.values(), key=lambda group: (order[group[0].input], -len(group)))
+        return sorted(alike.values(), key=lambda group: (order[group[0].input], -len(group)))
+
+    def _summary(self) -> RenderableType:
         rows = (
             (group[0].input, "hit" if group[0].hit else "miss", count_text(len(group)),
              count_text(sum(d.rows for d in group)), group[0].read, *_costs(group), group[0].reason)
-            for group in ordered
+            for group in self.groups()
         )  # fmt: skip
         return grid(("input", "", "fragments>", "rows>", "read", *_COSTS, "why*"), rows)
 

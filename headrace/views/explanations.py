@@ -30,16 +30,19 @@ def explanation(
     only: Collection[str] = (),
     misses: bool = False,
     partitions: bool = False,
+    newest: int | None = None,
+    priced: bool = True,
 ) -> ExplainScreen:
     """Hit or miss, and how each input is read; costs are of the first 50 inputs, or of those in ``only``.
 
-    ``version`` 0: the newest; ``misses``: only those; ``partitions``: rendered by a line per input and partition. Raises :class:`InputError` for an unknown
+    ``version`` 0: the newest; ``misses``: only those; ``partitions``: rendered by a line per input and partition; ``newest``: only the last so many
+    fragments; ``priced``: whether costs are computed. Raises :class:`InputError` for an unknown
     input, and :class:`~transforms.errors.NotFound` for an unknown model.
     """
     from headrace.screens.models import ExplainScreen
 
     found, shown = _chosen_inputs(warehouse, name, version, only)
-    decisions = _decisions(warehouse, found, shown)
+    decisions = _decisions(warehouse, found, shown, _PRICED_INPUTS if priced else 0, newest)
     nearest_known = _nearest_of_unknown(warehouse, found, decisions)
     return ExplainScreen(
         model=name,
@@ -71,10 +74,12 @@ def _chosen_inputs(
     return found, [one for one in names if not only or one in only]
 
 
-def _decisions(warehouse: Warehouse, model: ModelRecord, inputs: Sequence[str]) -> Sequence[Decision]:
+def _decisions(
+    warehouse: Warehouse, model: ModelRecord, inputs: Sequence[str], most_priced: int, newest: int | None
+) -> Sequence[Decision]:
     from warehouse.matching.explain import explain_model
 
-    decisions = explain_model(warehouse, model.name, model.version, costs_of=inputs[:_PRICED_INPUTS])
+    decisions = explain_model(warehouse, model.name, model.version, costs_of=inputs[:most_priced], newest=newest)
     shown = set(inputs)
     return [one for one in decisions if one.input in shown]
 
@@ -104,6 +109,7 @@ def _decision_row(decision: Decision) -> DecisionRow:
         reason_code=decision.reason_code,
         reason=decision.reason,
         read=decision.action,
+        start=decision.start,
         **_costs_of(decision),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.screens.graphs import GraphScreen, GraphsScreen
+    from headrace.screens.graphs import GraphScreen, GraphsScreen, MemosScreen
     from warehouse.search.query import ComponentQuery, Sort
     from warehouse.warehouse import Warehouse
 
@@ -58,9 +58,11 @@ def component(warehouse: Warehouse, fingerprint: str) -> GraphScreen:
     """The component with this fingerprint or these first digits. Raises :class:`~warehouse.errors.UnknownComponent` for none and for several."""
     from headrace.screens.graphs import GraphScreen
     from transforms.render import tree_text
+    from warehouse.search.neighbours import neighbours
     from warehouse.search.search import get_component
 
     found = get_component(warehouse, fingerprint)
+    shared = neighbours(warehouse, found.fingerprint)
     return GraphScreen(
         fingerprint=found.fingerprint,
         type=str(found.type),
@@ -75,12 +77,33 @@ def component(warehouse: Warehouse, fingerprint: str) -> GraphScreen:
         saved_secs=found.saved_secs,
         hits=found.hits,
         tree=tree_text(found.component),
+        parts=shared.parts,
+        around=shared.around,
+        more_around=shared.more,
     )
 
 
 def drawing(warehouse: Warehouse, fingerprint: str) -> str:
-    """A component as SVG. Raises as :func:`component`."""
+    """A component as SVG; parts that other components contain stand out. Raises as :func:`component`."""
+    from headrace.screens.graphs import counted_text
     from transforms.render import graph_svg
+    from warehouse.search.neighbours import neighbours
     from warehouse.search.search import get_component
 
-    return graph_svg(get_component(warehouse, fingerprint).component)
+    found = get_component(warehouse, fingerprint)
+    shared = {
+        one.fingerprint: f"in {counted_text(one)} other component{'' if one.components == 1 else 's'}"
+        + (f" of {', '.join(one.models)}" if one.models else "")
+        for one in neighbours(warehouse, found.fingerprint).parts
+    }
+    return graph_svg(found.component, shared=shared)
+
+
+def memos(warehouse: Warehouse, fingerprint: str, newest: int) -> MemosScreen:
+    """The memos of a component over its ``newest`` partitions. Raises as :func:`component`."""
+    from headrace.screens.graphs import MemosScreen
+    from warehouse.search.component_memos import component_memos
+    from warehouse.search.search import get_component
+
+    found = get_component(warehouse, fingerprint).fingerprint
+    return MemosScreen(found, component_memos(warehouse, found, newest))

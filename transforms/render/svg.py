@@ -41,6 +41,7 @@ class _Mark:
     label: str
     captions: tuple[str, ...]
     told: str
+    is_shared: bool = False
 
     @property
     def width(self) -> float:
@@ -52,22 +53,22 @@ class _Mark:
         return _LINE * (1 + len(self.captions)) + 10
 
 
-def graph_svg(root: Node) -> str:
-    """The component under ``root`` as an SVG document."""
-    return _drawing([root], {})
+def graph_svg(root: Node, *, shared: Mapping[str, str] | None = None) -> str:
+    """The component under ``root`` as an SVG document. ``shared``: by identity, nodes that stand out, with what their tooltip says."""
+    return _drawing([root], {}, shared or {})
 
 
 def model_svg(inputs: Mapping[str, Node]) -> str:
     """Several components in one drawing with their shared nodes; each ends in the name of its input."""
-    return _drawing(list(inputs.values()), inputs)
+    return _drawing(list(inputs.values()), inputs, {})
 
 
-def _drawing(roots: Sequence[Node], outputs: Mapping[str, Node]) -> str:
+def _drawing(roots: Sequence[Node], outputs: Mapping[str, Node], shared: Mapping[str, str]) -> str:
     nodes = list(topological(roots))
     if not nodes or len(nodes) > NODES_MAX:
         return _note("no inputs" if not nodes else f"{len(nodes)} nodes are too many to draw: show one input of them")
     position = {node.identity: i for i, node in enumerate(nodes)}
-    marks = [_mark(node) for node in nodes]
+    marks = [_mark(node, shared.get(node.identity, "")) for node in nodes]
     edges = [
         Edge(position[arg.identity], i, (port + 1) / (len(node.args) + 1), _edge_title(arg, node, port))
         for i, node in enumerate(nodes)
@@ -83,8 +84,8 @@ def _drawing(roots: Sequence[Node], outputs: Mapping[str, Node]) -> str:
     return _document(lay_out(boxes, edges), marks)
 
 
-def _mark(node: Node) -> _Mark:
-    told = f"{expression_text(node)}\n{node.type}"
+def _mark(node: Node, shared: str) -> _Mark:
+    told = f"{expression_text(node)}\n{node.type}" + (f"\n{shared}" if shared else "")
     captions = tuple(_cut(line) for line in (node_params(node), str(node.type)) if line)
     match node:
         case RawColumn():
@@ -94,7 +95,7 @@ def _mark(node: Node) -> _Mark:
         case Artifact():
             return _Mark("artifact", _cut(node_name(node)), captions, f"artifact {node.digest}\n{node.type}")
         case _:
-            return _Mark("operation", _cut(node_name(node)), captions, told)
+            return _Mark("operation", _cut(node_name(node)), captions, told, is_shared=bool(shared))
 
 
 def _edge_title(arg: Node, node: Node, port: int) -> str:
@@ -127,7 +128,8 @@ def _box(mark: _Mark, middle: Point) -> str:
         for i, caption in enumerate(mark.captions)
     ]
     shape = _shape(mark, left, top)
-    return f'<g class="{mark.kind}"><title>{_xml(mark.told)}</title>{shape}{"".join(lines)}</g>'
+    style = f"{mark.kind} shared" if mark.is_shared else mark.kind
+    return f'<g class="{style}"><title>{_xml(mark.told)}</title>{shape}{"".join(lines)}</g>'
 
 
 def _shape(mark: _Mark, left: float, top: float) -> str:
@@ -169,6 +171,7 @@ def _style() -> str:
     rules += [f"  .headrace-graph {selector} {body}" for selector, body in dark]
     rules.append("}")
     rules += [f"{', '.join(f'{place} {selector}' for place in _DARK_PLACES)} {body}" for selector, body in dark]
+    rules.append(".headrace-graph .shared rect { stroke: #d9822b; stroke-width: 3; }")
     return "\n".join(rules)
 
 

@@ -48,6 +48,7 @@ class Decision:
         action: How a read solution obtains it at the least cost.
         costs: The costs of the alternatives, if requested.
         last_partition: The last partition of a merged fragment.
+        start: The first second of the partition.
     """
 
     input: str
@@ -62,6 +63,7 @@ class Decision:
     action: Action = "compute"
     costs: Costs | None = None
     last_partition: str = ""
+    start: datetime | None = None
 
 
 def raw_decision(item: StoredInput, partition: str, fragment: Fragment) -> Decision:

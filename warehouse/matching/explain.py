@@ -24,16 +24,22 @@ __all__ = ["Decision", "explain_model"]
 
 
 def explain_model(
-    warehouse: Warehouse, model_name: str, version: int | None = None, *, costs_of: Collection[str] = ()
+    warehouse: Warehouse,
+    model_name: str,
+    version: int | None = None,
+    *,
+    costs_of: Collection[str] = (),
+    newest: int | None = None,
 ) -> tuple[Decision, ...]:
     """A decision for every input and fragment of a submitted model, input by input, in time order.
 
-    The decisions of the inputs in ``costs_of`` have the costs of the alternatives. Raises
-    :class:`~warehouse.errors.UnknownModel`.
+    The decisions of the inputs in ``costs_of`` have the costs of the alternatives. ``newest``: only those over so many of the last
+    fragments. Raises :class:`~warehouse.errors.UnknownModel`.
     """
     with warehouse.catalog.read() as connection:
         model = get_model(connection, model_name, version)
         fragments = current_units(connection, model.table)
+        fragments = fragments if newest is None else fragments[-newest:]
         inputs = stored_inputs(connection, model.id)
         table = get_table(connection, model.table)
         context = PlanContext(connection, warehouse.config, table, fragments, warehouse.clock())
@@ -46,7 +52,9 @@ def explain_model(
         pricing = keep.pricing or context.aged_pricing(found.graph, model.name)
         priced = _Priced(found, pricing, frozenset(costs_of), is_adaptive=keep.pricing is not None)
         return tuple(
-            replace(priced.decision(at, decision), last_partition=fragments[at].last_partition)
+            replace(
+                priced.decision(at, decision), last_partition=fragments[at].last_partition, start=fragments[at].start
+            )
             for at, decision in decisions
         )
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headrace.screens.calendar_drawing import Cell, calendar_svg
+from headrace.terminal.units import count_text
 from headrace.views import graphs
 from headrace.web.condition_form import Conditions
 from headrace.web.site import PAGE_ROWS, Site, picture, whole_number
 from transforms.errors import InputError
 from warehouse.scheduling.task_states import MemoState
+from warehouse.search.component_memos import PartitionMemos
 from warehouse.search.query import SORTS
 
 #: A count of components stops here.
 MOST_COUNTED = 1_000
+#: Partitions of a component's calendar: two months of hours.
+NEWEST_PARTITIONS = 24 * 62
 
 
 class GraphPages:
@@ -29,6 +36,8 @@ class GraphPages:
             Route("/graphs", self.graphs),
             Route("/graphs/{fingerprint}", self.component),
             Route("/graphs/{fingerprint}/drawing.svg", self.drawing),
+            Route("/graphs/{fingerprint}/memos", self.memos),
+            Route("/graphs/{fingerprint}/memos.svg", self.calendar),
         ]
 
     def graphs(self, request: Request) -> Response:
@@ -51,3 +60,20 @@ class GraphPages:
     def drawing(self, request: Request) -> Response:
         """The drawing of a component, as a picture of its page; nothing in it runs."""
         return picture(graphs.drawing(self._warehouse, request.path_params["fingerprint"]))
+
+    def memos(self, request: Request) -> Response:
+        """The memos of a component by partition."""
+        found = graphs.memos(self._warehouse, request.path_params["fingerprint"], NEWEST_PARTITIONS)
+        return self._site.page(request, "memos.html", found, most=NEWEST_PARTITIONS)
+
+    def calendar(self, request: Request) -> Response:
+        """The drawing of the memos by partition."""
+        found = graphs.memos(self._warehouse, request.path_params["fingerprint"], NEWEST_PARTITIONS)
+        return picture(calendar_svg([_cell(one) for one in found.partitions], "ready", "not ready"))
+
+
+def _cell(one: PartitionMemos) -> Cell:
+    """A partition: the share of its memos that are ready."""
+    said = ", ".join(f"{count_text(count)} {state.lower()}" for state, count in one.states.items())
+    share = one.states.get(MemoState.READY, 0) / sum(one.states.values())
+    return Cell(datetime.fromtimestamp(one.start_at, UTC), share, f"{one.table}, {one.partition}: {said}")

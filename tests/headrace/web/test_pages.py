@@ -312,3 +312,35 @@ def test_the_command_says_where_the_pages_are(tmp_path: Path) -> None:
     assert run(["ui", "--home", str(tmp_path), "--token-file", str(token)]) == 2
     assert run(["ui", "--home", str(tmp_path), "--host", "0.0.0.0"]) == 2
     assert run(["ui", "--home", str(tmp_path / "none")]) == 2
+
+
+def test_what_a_component_shares_and_its_memos_by_partition(browser: Browser, warehouse: Warehouse) -> None:
+    fingerprint = read_solution(warehouse, "ctr").inputs[0].fingerprint
+    page = browser.get(f"/graphs/{fingerprint}")
+    assert "Parts that others share" in page.text
+    assert "A thick outline" in page.text
+    assert 'class="operation shared"' in browser.get(f"/graphs/{fingerprint}/drawing.svg").text
+    memos = browser.get(f"/graphs/{fingerprint[:12]}/memos")
+    assert memos.text.count("1 ready") == 3
+    drawing = browser.get(f"/graphs/{fingerprint}/memos.svg")
+    assert drawing.headers["content-type"] == "image/svg+xml"
+    assert "log, date=2026-01-01/hour=00: 1 ready" in drawing.text
+    assert browser.get("/graphs/0123456789/memos").status == 404
+    found = json.loads(browser.get(f"/graphs/{fingerprint}/memos?format=json").text)
+    assert [one["states"] for one in found["partitions"]] == [{"READY": 1}] * 3
+
+
+def test_hits_and_misses_of_a_model_with_what_is_nearest(browser: Browser, warehouse: Warehouse) -> None:
+    ready = browser.get("/models/ctr/memos")
+    assert "0 misses" in ready.text
+    assert "memoized" in ready.text
+    near = Model("near", client="search", label="clicked", table="log")
+    near.input("words", hr.text("query").unigrams().hash_buckets(101))
+    submit_model(warehouse, near)
+    page = browser.get("/models/near/memos")
+    assert "Nearest known components" in page.text
+    assert "0 hits, 3 misses" in page.text
+    assert browser.get("/models/near/memos.svg").text.count('class="full"') == 3 + 1
+    assert "hour=02: 0 hits, 1 misses" in browser.get("/models/near/memos.svg?version=1").text
+    assert browser.get("/models/none/memos").status == 404
+    assert browser.get("/models/near/memos?version=x").status == 400
