@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,12 +19,23 @@ def planned(warehouse: Warehouse, request: EvictionRequest) -> EvictionScreen:
     return EvictionScreen(plan_eviction(warehouse, request))
 
 
-def evicted(warehouse: Warehouse, request: EvictionRequest, *, why: str, who: str, plan: str = "") -> EvictionScreen:
-    """Evict; ``plan``: the id of the plan that must still hold, else :class:`~warehouse.errors.PlanChanged` is raised and nothing changes."""
+def evicted(
+    warehouse: Warehouse,
+    request: EvictionRequest,
+    *,
+    why: str,
+    who: str,
+    plan: str = "",
+    progress: Callable[[int, int], None] = lambda done, memos: None,
+) -> EvictionScreen:
+    """Evict; ``plan``: the id of the plan that must still hold, else :class:`~warehouse.errors.PlanChanged` is raised and nothing changes.
+
+    ``progress``: called with the evicted memos so far, and all.
+    """
     from headrace.screens.evictions import EvictionScreen
     from warehouse.eviction.evict import run_eviction
 
-    return EvictionScreen(run_eviction(warehouse, request, why=why, who=who, plan=plan))
+    return EvictionScreen(run_eviction(warehouse, request, why=why, who=who, plan=plan, progress=progress))
 
 
 def past(warehouse: Warehouse, *, limit: int = 50, before: int | None = None) -> EvictionsScreen:

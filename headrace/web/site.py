@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -18,6 +17,7 @@ from starlette.routing import Route
 from headrace.screens.shown import Shown
 from headrace.terminal.output import json_text
 from headrace.terminal.user import user_name
+from headrace.web.changes import Changes, Progress
 from headrace.web.config import WebConfig
 from headrace.web.guard import set_cookie
 from headrace.web.rendering import environment
@@ -33,6 +33,10 @@ _CODES: tuple[tuple[type[HeadraceError], int], ...] = ((NotFound, 404), (InputEr
 
 #: Does what a form asks for, and gives the address of the page that shows it.
 Change: TypeAlias = "Callable[[Posted], str]"
+#: Checks a form, and gives the name of its change with what does it.
+LongChange: TypeAlias = "Callable[[Posted], tuple[str, Callable[[Progress], str]]]"
+#: A request waits for a change for so long; then its page shows how far it is.
+WAIT_SECS = 2.0
 
 
 class Posted:
@@ -58,8 +62,8 @@ class Site:
 
     def __init__(self, warehouse: Warehouse, config: WebConfig, sessions: Sessions) -> None:
         self.warehouse, self.config, self.sessions = warehouse, config, sessions
+        self.changes = Changes(sessions.number)
         self._templates = environment()
-        self._changing = threading.Lock()
 
     @property
     def folder(self) -> Path:
@@ -94,12 +98,26 @@ class Site:
 
     def form(self, path: str, change: Change) -> Route:
         """The route of a form: it is checked, done in a thread when no other change is being done, and answered by the page that shows it."""
+        return self._form(path, lambda posted: self.changes.do(lambda: change(posted)))
 
+    def long_form(self, path: str, change: LongChange) -> Route:
+        """The route of a form whose change may take long: after :data:`WAIT_SECS` the answer is a page of its progress."""
+
+        def begin(posted: Posted) -> str:
+            name, work = change(posted)
+            number, running = self.changes.begin(name, work)
+            if not running.wait(WAIT_SECS):
+                return f"/changes/{number}"
+            if running.error is not None:
+                raise running.error
+            return running.place
+
+        return self._form(path, begin)
+
+    def _form(self, path: str, change: Change) -> Route:
         def done(request: Request, fields: Mapping[str, str]) -> Response:
             posted = Posted(request, self._check_change(request, fields), fields)
-            with self._changing:
-                place = change(posted)
-            return RedirectResponse(place, status_code=303)
+            return RedirectResponse(change(posted), status_code=303)
 
         async def handle(request: Request) -> Response:
             form = await request.form()

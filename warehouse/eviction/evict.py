@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, func, select
@@ -54,13 +54,20 @@ def plan_eviction(warehouse: Warehouse, request: EvictionRequest) -> EvictionPla
 
 
 def run_eviction(
-    warehouse: Warehouse, request: EvictionRequest, *, why: str, who: str = "", plan: str = ""
+    warehouse: Warehouse,
+    request: EvictionRequest,
+    *,
+    why: str,
+    who: str = "",
+    plan: str = "",
+    progress: Callable[[int, int], None] = lambda done, memos: None,
 ) -> EvictionPlan:
     """Evict the ready memos that fulfil a request; returns what was done.
 
     A tombstone keeps the time, ``why``, the request and ``who``; ``explain`` shows it. :func:`~warehouse.eviction.restore.restore_evicted` undoes it
     until ``gc`` deletes the files. Pinned components and memos that
-    are queued or being computed stay. ``plan``: the id of the plan that the eviction must equal.
+    are queued or being computed stay. ``plan``: the id of the plan that the eviction must equal; ``progress``: called with
+    the memos that are tombstones so far and all of them, from 0 on when the transaction begins again.
     Raises :class:`PlanChanged` if it does not, :class:`InputError` without a reason, and what
     :func:`plan_eviction` raises.
     """
@@ -78,6 +85,8 @@ def run_eviction(
             return replace(planned, done=True)
         tombstone = storable(f"{why.strip()} [{request.text}{f'; by {who}' if who else ''}]")
         number = record_eviction(connection, planned, why=why, who=who, now=now)
+        done = 0
+        progress(done, planned.memos)
         for batch in _batches(connection, request, tally, chosen):
             files: defaultdict[int, set[str]] = defaultdict(set)
             for memo in batch:
@@ -85,6 +94,8 @@ def run_eviction(
             evict_memos(
                 connection, {memo.memo_key: memo.fingerprint for memo in batch}, files, tombstone, now, eviction=number
             )
+            done += len(batch)
+            progress(done, planned.memos)
         return replace(planned, done=True, eviction=number)
 
     return warehouse.catalog.run(act)

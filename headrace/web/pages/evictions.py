@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from headrace.terminal.units import many
 from headrace.views import evictions
+from headrace.web.changes import Progress
 from headrace.web.condition_form import Conditions
 from headrace.web.site import PAGE_ROWS, Posted, Site, session_of, whole_number
-from transforms.errors import InputError
+from transforms.errors import InputError, NotFound
 from warehouse.eviction.plan import EvictionRequest
 from warehouse.scheduling.task_states import MemoState
 
@@ -36,10 +40,11 @@ class EvictionPages:
         """The routes."""
         return [
             Route("/evict", self.preview),
-            self._site.form("/evict", self.evict),
+            self._site.long_form("/evict", self.evict),
+            Route("/changes/{number}", self.change),
             Route("/evictions", self.evictions),
             Route("/evictions/{number:int}", self.restoration),
-            self._site.form("/evictions/{number:int}/restore", self.restore),
+            self._site.long_form("/evictions/{number:int}/restore", self.restore),
         ]
 
     def preview(self, request: Request) -> Response:
@@ -65,7 +70,7 @@ class EvictionPages:
         return self._site.page(request, "evict.html", found, conditions=conditions, given=given, states=[one.lower() for one in MemoState],
                           number=number)  # fmt: skip
 
-    def evict(self, form: Posted) -> str:
+    def evict(self, form: Posted) -> tuple[str, Callable[[Progress], str]]:
         """Carry out a preview, once."""
         preview: _Preview | None = form.session.take(form["preview"])
         if preview is None:
@@ -77,9 +82,26 @@ class EvictionPages:
         if form["memos"].replace(",", "") != str(preview.memos):
             raise InputError("the typed number must be that of the memos to evict", where="number of memos", value=form["memos"],
                              allowed=str(preview.memos), next_step="see the preview again, and type the number that it shows")  # fmt: skip
-        done = evictions.evicted(self._warehouse, preview.request, why=form["why"] or "evicted in the browser", who=form.who,
-                                 plan=preview.plan)  # fmt: skip
-        return f"/evictions/{done.plan.eviction}" if done.plan.eviction else "/evictions"
+
+        def evict(progress: Progress) -> str:
+            done = evictions.evicted(self._warehouse, preview.request, why=form["why"] or "evicted in the browser", who=form.who,
+                                     plan=preview.plan, progress=progress)  # fmt: skip
+            return f"/evictions/{done.plan.eviction}" if done.plan.eviction else "/evictions"
+
+        return f"evicting {many(preview.memos, 'memo')}", evict
+
+    def change(self, request: Request) -> Response:
+        """How far an eviction or a restoration is; once it is done, its page."""
+        running = self._site.changes.find(request.path_params["number"])
+        if running is None:
+            raise NotFound("no such change, or it ended long ago", where="changes", next_step="see /evictions")
+        if running.error is not None:
+            raise running.error
+        if running.is_over:
+            return RedirectResponse(running.place, status_code=303)
+        page = self._site.page(request, "change.html", None, change=running, secs=running.secs(time.monotonic()))
+        page.headers["refresh"] = "2"
+        return page
 
     def evictions(self, request: Request) -> Response:
         """The evictions that were done."""
@@ -93,8 +115,12 @@ class EvictionPages:
         found = evictions.restored(self._warehouse, request.path_params["number"], dry_run=True)
         return self._site.page(request, "eviction.html", found)
 
-    def restore(self, form: Posted) -> str:
+    def restore(self, form: Posted) -> tuple[str, Callable[[Progress], str]]:
         """Undo an eviction."""
         number = form.request.path_params["number"]
-        evictions.restored(self._warehouse, number, dry_run=False, who=form.who)
-        return f"/evictions/{number}"
+
+        def restore(progress: Progress) -> str:
+            evictions.restored(self._warehouse, number, dry_run=False, who=form.who)
+            return f"/evictions/{number}"
+
+        return f"restoring eviction {number}", restore

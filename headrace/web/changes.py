@@ -1,0 +1,99 @@
+"""Changes that run longer than a request waits for them: what each is doing, and what came of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+#: The most changes that are remembered; then the oldest that has ended is forgotten.
+MOST_CHANGES = 100
+
+#: Called with what is done so far, and all.
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+@dataclass(eq=False)
+class RunningChange:
+    """One change.
+
+    Attributes:
+        name: What it does, for people.
+        began: When it began, in monotonic seconds.
+        ended: When it ended.
+        done: Memos that are done.
+        all: All memos; 0 while they are unknown.
+        place: Once it is done, the address of the page that shows it.
+        error: Why it was not done.
+    """
+
+    name: str
+    began: float
+    ended: float | None = None
+    done: int = 0
+    all: int = 0
+    place: str = ""
+    error: Exception | None = None
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def report(self, done: int, of: int) -> None:
+        """Say how far it is."""
+        self.done, self.all = done, of
+
+    def secs(self, now: float) -> float:
+        """How long it has run."""
+        return (now if self.ended is None else self.ended) - self.began
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self._over.is_set()
+
+    def wait(self, secs: float) -> bool:
+        """Wait for its end; whether it came."""
+        return self._over.wait(secs)
+
+    def end(self, now: float) -> None:
+        """It has ended."""
+        self.ended = now
+        self._over.set()
+
+
+class Changes:
+    """The changes of a process, of which one runs at a time. ``number``: gives texts that cannot be guessed."""
+
+    def __init__(self, number: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._number, self._clock = number, clock
+        self._running = threading.Lock()
+        self._known: OrderedDict[str, RunningChange] = OrderedDict()
+
+    def do(self, work: Callable[[], str]) -> str:
+        """Do a short change when no other runs."""
+        with self._running:
+            return work()
+
+    def begin(self, name: str, work: Callable[[Progress], str]) -> tuple[str, RunningChange]:
+        """Begin a change in a thread of its own; it waits for the one that runs. ``work`` gives the address of the page that shows it."""
+        number, change = self._number(), RunningChange(name, self._clock())
+        self._known[number] = change
+        for old in [key for key, one in self._known.items() if one.is_over][: max(0, len(self._known) - MOST_CHANGES)]:
+            del self._known[old]
+
+        def run() -> None:
+            try:
+                with self._running:
+                    change.place = work(change.report)
+            except Exception as error:  # shown by its page
+                change.error = error
+            finally:
+                change.end(self._clock())
+
+        threading.Thread(target=run, name=name).start()  # not a daemon: the process ends after it
+        return number, change
+
+    def find(self, number: str) -> RunningChange | None:
+        """The change of a number."""
+        return self._known.get(number)

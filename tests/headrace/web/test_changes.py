@@ -1,0 +1,113 @@
+"""Changes that run longer than a request waits: their page, their result, and their errors."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.web import site
+from headrace.web.changes import MOST_CHANGES, Changes
+from tests.headrace.web.pages import Browser, served
+from tests.support.processes import PATIENCE_SECS
+from tests.warehouse.scenes import FREE_READS, evict_component, model, work_together, write_log
+from warehouse import Warehouse, WarehouseConfig, read_solution, register_table, submit_model
+from warehouse.eviction import evict
+from warehouse.eviction.history import list_evictions
+from warehouse.eviction.plan import EvictionRequest
+from warehouse.search.query import ComponentQuery
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), rates=FREE_READS)) as opened:
+        register_table(opened, "log", str(write_log(tmp_path / "log")))
+        submit_model(opened, model())
+        while work_together(opened):
+            pass
+        yield opened
+
+
+@pytest.fixture
+def browser(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
+    monkeypatch.setattr(site, "WAIT_SECS", 0.2)
+    with served(warehouse, allow_changes=True) as found:
+        yield found.enter()
+
+
+def evicting(browser: Browser) -> str:
+    """The page of an eviction that waits for the catalog."""
+    preview = browser.get("/evict?model=ctr")
+    answer = browser.post("/evict", {"form_token": preview.form_token, "preview": preview.preview, "memos": "6"})
+    assert answer.status == 303, answer.text
+    return answer.headers["location"]
+
+
+def ended(browser: Browser, place: str) -> None:
+    until = time.monotonic() + PATIENCE_SECS
+    while browser.get(place).headers.get("refresh"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_long_eviction_has_a_page_that_follows_it(browser: Browser, warehouse: Warehouse) -> None:
+    with warehouse.catalog.write():
+        place = evicting(browser)
+        assert place.startswith("/changes/")
+        page = browser.get(place)
+        assert (page.status, page.headers["refresh"]) == (200, "2")
+        assert "Evicting 6 memos" in page.text
+        assert list_evictions(warehouse) == ()
+    ended(browser, place)
+    (done,) = list_evictions(warehouse)
+    answer = browser.get(place)
+    assert (answer.status, answer.headers["location"]) == (303, f"/evictions/{done.number}")
+    assert browser.get("/changes/unknown").status == 404
+
+
+def test_a_plan_that_changed_while_it_waited_is_an_error(browser: Browser, warehouse: Warehouse) -> None:
+    first = read_solution(warehouse, "ctr").inputs[0].fingerprint
+    with warehouse.catalog.write():
+        place = evicting(browser)
+        other = threading.Thread(target=evict_component, args=(warehouse, first))
+        other.start()
+    other.join()
+    ended(browser, place)
+    before = len(list_evictions(warehouse))
+    answer = browser.get(place)
+    if before == 2:  # ours was the first of the two, whose plan held
+        assert answer.status == 303
+    else:
+        assert (answer.status, "the eviction differs from its plan" in answer.text) == (409, True)
+
+
+def test_progress_counts_each_batch(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evict, "BATCH_MEMOS", 3)
+    said: list[tuple[int, int]] = []
+    request = EvictionRequest(query=ComponentQuery(model="ctr"))
+    evict.run_eviction(warehouse, request, why="space", progress=lambda done, memos: said.append((done, memos)))
+    assert said == [(0, 6), (3, 6), (6, 6)]
+
+
+def test_changes_run_one_at_a_time_and_old_ones_are_forgotten() -> None:
+    numbers = iter(map(str, range(1_000)))
+    changes = Changes(lambda: next(numbers), clock=lambda: 0.0)
+    running, most = 0, 0
+
+    def work(progress: object) -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.0005)
+        running -= 1
+        return "/"
+
+    begun = [changes.begin("x", work) for _ in range(MOST_CHANGES + 20)]
+    for _, one in begun:
+        assert one.wait(PATIENCE_SECS)
+    changes.begin("last", work)[1].wait(PATIENCE_SECS)
+    assert most == 1
+    assert sum(changes.find(number) is not None for number, _ in begun) <= MOST_CHANGES
