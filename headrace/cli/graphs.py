@@ -143,6 +143,20 @@ def memos(
     emit(screen, as_json=as_json)
 
 
+@app.command("values")
+def values(
+    fingerprint: Annotated[str, typer.Argument(help="A fingerprint, or its first digits.")],
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show the values of a component in its newest memo: empty ones, lengths, numbers, and how often each occurs."""
+    from headrace.views.graphs import values as shown
+
+    with open_warehouse(home) as warehouse:
+        screen = shown(warehouse, fingerprint)
+    emit(screen, as_json=as_json)
+
+
 app.command("evict")(evict)
 
 

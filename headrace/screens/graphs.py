@@ -11,9 +11,11 @@ from rich.text import Text
 from headrace.screens.json_fields import fields_of
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
-from headrace.terminal.units import bytes_text, count_text, many, moment, secs_text
+from headrace.terminal.units import bytes_text, count_text, many, moment, percent_text, secs_text
 
 if TYPE_CHECKING:
+    from headrace.checks.histogram import Bin, ValueCount
+    from headrace.checks.statistics import Spread
     from warehouse.search.component_memos import PartitionMemos
     from warehouse.search.neighbours import Around, SharedPart
 
@@ -157,3 +159,58 @@ class MemosScreen(Shown):
             for one in self.partitions
         )  # fmt: skip
         return grid(("table", "partition", "memos", "rows>", "size>"), rows)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ValuesScreen(Shown):
+    """The values of a component in one ready memo.
+
+    Attributes:
+        table: of the memo; empty if the component has no ready memo of a size that is read.
+        empty_share: the share of nulls or empty lists; None without events.
+        not_finite: NaN and infinite numbers.
+        lengths: least, median and greatest length of lists.
+        numbers: least, mean and greatest of finite numbers that are not ids.
+        bins: how often numbers occur.
+        values: the most frequent ids, texts or booleans.
+        examples: the first distinct values.
+    """
+
+    fingerprint: str
+    expression: str
+    type: str
+    table: str = ""
+    partition: str = ""
+    rows: int = 0
+    empty_share: float | None = None
+    distinct: int = 0
+    not_finite: int = 0
+    lengths: Spread | None = None
+    numbers: Spread | None = None
+    bins: tuple[Bin, ...] = ()
+    values: tuple[ValueCount, ...] = ()
+    examples: tuple[str, ...] = ()
+
+    def render(self) -> RenderableType:
+        """Facts, then how often values occur."""
+        if not self.table:
+            return "the component has no ready memo of at most 16 MiB; next: headrace work"
+        head = facts(
+            [("component", f"{self.fingerprint[:12]}  {self.expression}"), ("type", self.type), ("over", f"{self.table}, {self.partition}"),
+             ("events", count_text(self.rows)), ("empty", percent_text(self.empty_share)), ("distinct values", count_text(self.distinct)),
+             *([("NaN or infinite", count_text(self.not_finite))] if self.not_finite else []),
+             *([("length", spread_text(self.lengths))] if self.lengths else []),
+             *([("numbers", spread_text(self.numbers))] if self.numbers else []),
+             ("examples", ", ".join(self.examples) or "-")]
+        )  # fmt: skip
+        shown: list[RenderableType] = [head]
+        if self.values:
+            shown += ["", grid(("value", "times>"), ((one.value, count_text(one.count)) for one in self.values))]
+        if self.bins:
+            shown += ["", grid(("from>", "to>", "values>"), ((f"{one.low:.6g}", f"{one.high:.6g}", count_text(one.count)) for one in self.bins))]  # fmt: skip
+        return Group(*shown)
+
+
+def spread_text(spread: Spread) -> str:
+    """Least, middle and greatest."""
+    return " / ".join(f"{each:.6g}" for each in (spread.least, spread.middle, spread.most))

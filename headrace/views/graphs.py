@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.screens.graphs import GraphScreen, GraphsScreen, MemosScreen
+    from headrace.screens.graphs import GraphScreen, GraphsScreen, MemosScreen, ValuesScreen
     from warehouse.search.query import ComponentQuery, Sort
     from warehouse.warehouse import Warehouse
 
@@ -107,3 +107,31 @@ def memos(warehouse: Warehouse, fingerprint: str, newest: int) -> MemosScreen:
 
     found = get_component(warehouse, fingerprint).fingerprint
     return MemosScreen(found, component_memos(warehouse, found, newest))
+
+
+def values(warehouse: Warehouse, fingerprint: str) -> ValuesScreen:
+    """The values of a component in its newest memo. Raises as :func:`component`, and :class:`~warehouse.errors.MemoDamaged`."""
+    from headrace.checks.histogram import bins_of, most_frequent
+    from headrace.checks.statistics import statistics_of
+    from headrace.screens.graphs import ValuesScreen
+    from warehouse.search.memo_sample import sample_memo
+
+    sample = sample_memo(warehouse, fingerprint)
+    named = sample.fingerprint, sample.expression, str(sample.type)
+    if sample.values is None:
+        return ValuesScreen(*named)
+    found = statistics_of(sample.values, sample.type)
+    return ValuesScreen(
+        *named,
+        table=sample.table,
+        partition=sample.partition,
+        rows=found.rows,
+        empty_share=found.empty_share,
+        distinct=found.distinct,
+        not_finite=found.not_finite,
+        lengths=found.lengths,
+        numbers=found.numbers,
+        bins=bins_of(sample.values, sample.type),
+        values=most_frequent(sample.values, sample.type),
+        examples=found.examples,
+    )

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headrace.screens.calendar_drawing import Cell, calendar_svg
+from headrace.screens.graphs import spread_text
 from headrace.terminal.units import count_text
 from headrace.views import graphs
 from headrace.web.condition_form import Conditions
@@ -36,6 +37,7 @@ class GraphPages:
             Route("/graphs", self.graphs),
             Route("/graphs/{fingerprint}", self.component),
             Route("/graphs/{fingerprint}/drawing.svg", self.drawing),
+            Route("/graphs/{fingerprint}/values", self.values),
             Route("/graphs/{fingerprint}/memos", self.memos),
             Route("/graphs/{fingerprint}/memos.svg", self.calendar),
         ]
@@ -60,6 +62,11 @@ class GraphPages:
     def drawing(self, request: Request) -> Response:
         """The drawing of a component, as a picture of its page; nothing in it runs."""
         return picture(graphs.drawing(self._warehouse, request.path_params["fingerprint"]))
+
+    def values(self, request: Request) -> Response:
+        """The values of a component in its newest memo."""
+        found = graphs.values(self._warehouse, request.path_params["fingerprint"])
+        return self._site.page(request, "values.html", found, spread_text=spread_text)
 
     def memos(self, request: Request) -> Response:
         """The memos of a component by partition."""

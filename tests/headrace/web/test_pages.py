@@ -344,3 +344,16 @@ def test_hits_and_misses_of_a_model_with_what_is_nearest(browser: Browser, wareh
     assert "hour=02: 0 hits, 1 misses" in browser.get("/models/near/memos.svg?version=1").text
     assert browser.get("/models/none/memos").status == 404
     assert browser.get("/models/near/memos?version=x").status == 400
+
+
+def test_values_of_a_component_with_hostile_texts(browser: Browser, warehouse: Warehouse) -> None:
+    fingerprint = read_solution(warehouse, "ctr").inputs[0].fingerprint
+    page = browser.get(f"/graphs/{fingerprint}/values")
+    assert "Most frequent" in page.text
+    assert "<meter" in page.text
+    found = json.loads(browser.get(f"/graphs/{fingerprint}/values?format=json").text)
+    assert found == json.loads(json.dumps(document(graphs.values(warehouse, fingerprint))))
+    assert found["rows"] == 20
+    waiting = read_solution(warehouse, "odd").inputs[0].fingerprint
+    assert "no ready memo" in browser.get(f"/graphs/{waiting}/values").text
+    assert browser.get("/graphs/0000000000/values").status == 404
