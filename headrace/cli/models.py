@@ -95,6 +95,27 @@ def show(name: Name, version: Version = 0, home: Home = "", as_json: AsJson = Fa
     emit(screen, as_json=as_json)
 
 
+@app.command("diff")
+def diff(
+    name: Name,
+    before: Annotated[
+        int | None,
+        typer.Option("--from", min=1, help="Version. Default: the one before the other.", show_default=False),
+    ] = None,
+    after: Annotated[
+        int | None, typer.Option("--to", min=1, help="Version. Default: the newest.", show_default=False)
+    ] = None,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Compare two versions of a model: settings, and each input whose component differs."""
+    from headrace.views.models import compared
+
+    with open_warehouse(home) as warehouse:
+        screen = compared(warehouse, name, before, after)
+    emit(screen, as_json=as_json)
+
+
 app.command("explain")(explain)
 app.command("check")(check)
 app.command("read")(read)

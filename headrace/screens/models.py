@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pipelines.analysis.plan import ChangedAnalysis
     from warehouse.matching.submit import Submission
     from warehouse.models.pinned_analyses import UsedAnalysis
+    from warehouse.models.version_changes import VersionChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,3 +377,27 @@ def _costs(decisions: Sequence[DecisionRow]) -> tuple[str, str, str]:
 
     return (text(d.load_secs for d in decisions), text(d.compute_secs for d in decisions),
             text(d.keep_secs for d in decisions))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ModelDiffScreen(Shown):
+    """Two versions of a model."""
+
+    found: VersionChanges
+
+    def json_fields(self) -> dict[str, Any]:
+        """The fields of the comparison."""
+        return fields_of(self.found)
+
+    def render(self) -> RenderableType:
+        """Settings, then the inputs that differ."""
+        found = self.found
+        head = f"model {found.model}: version {found.before} to version {found.after}"
+        same = sum(one.state == "same" for one in found.inputs)
+        rows = [
+            (one.name, one.state, one.before[:12] or "-", one.after[:12] or "-", "; ".join(one.changes) or "-")
+            for one in found.inputs
+            if one.state != "same"
+        ]
+        table = [grid(("input", "state", "component before", "component after", "differences*"), rows)] if rows else []
+        return Group(head, *found.settings, *table, f"{many(same, 'input')} {'is' if same == 1 else 'are'} the same")

@@ -10,7 +10,7 @@ from transforms.tracing.spans import span
 if TYPE_CHECKING:
     from headrace.screens.analyze import OfModel
     from headrace.screens.dry_run import DryRunScreen
-    from headrace.screens.models import ModelScreen, ModelsScreen, SubmittedScreen
+    from headrace.screens.models import ModelDiffScreen, ModelScreen, ModelsScreen, SubmittedScreen
     from headrace.screens.retirement import RetirementScreen
     from pipelines.analysis.plan import ChangedAnalysis
     from transforms.expressions.model import Model
@@ -109,6 +109,14 @@ def shown(warehouse: Warehouse, name: str, version: int = 0) -> ModelScreen:
         inputs=tuple(inputs),
         analyses=tuple(pinned.values()),
     )
+
+
+def compared(warehouse: Warehouse, name: str, before: int | None = None, after: int | None = None) -> ModelDiffScreen:
+    """The differences between two versions; by default the newest and the one before. Raises as :func:`~warehouse.models.version_changes.version_changes`."""
+    from headrace.screens.models import ModelDiffScreen
+    from warehouse.models.version_changes import version_changes
+
+    return ModelDiffScreen(version_changes(warehouse, name, before, after))
 
 
 def retired(warehouse: Warehouse, name: str, *, dry_run: bool) -> RetirementScreen:

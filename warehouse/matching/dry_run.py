@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from transforms.analysis.target import Target
 from transforms.comparison.difference import difference
 from transforms.expressions.model import Model
 from transforms.graphs.graph import component_document
@@ -25,6 +24,7 @@ from warehouse.memos.coverage import find_coverage
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, StoredInput, find_model, stored_inputs
 from warehouse.models.pinned_analyses import UsedAnalysis
+from warehouse.models.version_changes import task_text
 from warehouse.tables.manifests import current_units, get_table
 from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
@@ -226,10 +226,6 @@ def _input_changes(
     return difference(earlier[item.name].component, item.component).sentences
 
 
-def _task_text(target: Target) -> str:
-    return f"{target.kind}, {target.classes} classes" if target.classes else target.kind
-
-
 def _model_changes(
     model: Model, table: Table, before: ModelRecord | None, earlier: Mapping[str, StoredInput]
 ) -> tuple[str, ...]:
@@ -238,7 +234,7 @@ def _model_changes(
         return ()
     pairs = (
         ("label", before.label, model.label),
-        ("task", _task_text(before.target), _task_text(model.target)),
+        ("task", task_text(before.target), task_text(model.target)),
         ("table", before.table, table.name),
     )
     changes = [f"{what}: {old} -> {new}" for what, old, new in pairs if old != new]

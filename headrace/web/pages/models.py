@@ -30,6 +30,7 @@ class ModelPages:
         return [
             Route("/models", self.models),
             Route("/models/{name}", self.model),
+            Route("/models/{name}/diff", self.diff),
             Route("/models/{name}/memos", self.memos),
             Route("/models/{name}/memos.svg", self.calendar),
         ]
@@ -42,6 +43,12 @@ class ModelPages:
         """One model and its inputs."""
         found = models.shown(self._warehouse, request.path_params["name"], whole_number(request, "version"))
         return self._site.page(request, "model.html", found)
+
+    def diff(self, request: Request) -> Response:
+        """Two versions of a model."""
+        before, after = whole_number(request, "from") or None, whole_number(request, "to") or None
+        found = models.compared(self._warehouse, request.path_params["name"], before, after)
+        return self._site.page(request, "model_diff.html", found, found=found.found)
 
     def memos(self, request: Request) -> Response:
         """What is memoized of each input, why the rest is not, and the nearest known component of what is unknown."""

@@ -357,3 +357,23 @@ def test_values_of_a_component_with_hostile_texts(browser: Browser, warehouse: W
     waiting = read_solution(warehouse, "odd").inputs[0].fingerprint
     assert "no ready memo" in browser.get(f"/graphs/{waiting}/values").text
     assert browser.get("/graphs/0000000000/values").status == 404
+
+
+def test_two_versions_of_a_model(browser: Browser, warehouse: Warehouse) -> None:
+    query = hr.text("query")
+    for buckets, priority, name in ((11, 1, "gone"), (12, 2, "added")):
+        made = Model("versions", client="search", priority=priority, label="clicked", table="log")
+        made.input("words", query.unigrams().hash_buckets(buckets))
+        made.input("price", hr.float32("price"))
+        made.input(name, query.length())
+        submit_model(warehouse, made)
+    page = browser.get("/models/versions/diff")
+    assert "1 changed input, 1 new, 1 gone, 1 the same" in page.text
+    assert "priority: 1 -&gt; 2" in page.text
+    assert "11" in page.text.partition("<tbody>")[2]
+    assert 'href="/models/versions/diff?to=2"' in browser.get("/models/versions").text
+    found = json.loads(browser.get("/models/versions/diff?from=2&to=2&format=json").text)
+    assert {one["state"] for one in found["inputs"]} == {"same"}
+    assert browser.get("/models/versions/diff?to=1").status == 400
+    assert browser.get("/models/versions/diff?from=9").status == 404
+    assert browser.get("/models/versions/diff?from=x").status == 400
