@@ -33,6 +33,7 @@ from sqlalchemy import func, select
 
 from benchmarks.support.bulk_load import Loader, Row, loading
 from benchmarks.support.scale_models import COLUMNS, LABEL, expression, model
+from transforms.comparison.pattern_facts import node_facts
 from transforms.graphs.canonical import canonicalize
 from transforms.graphs.encoding import digest
 from transforms.graphs.graph import Node, component_document, operator_versions, raw_columns, shape_identity
@@ -125,6 +126,7 @@ class _Known:
     columns: tuple[str, ...]
     operators: Mapping[str, int]
     subgraphs: tuple[str, ...]
+    facts: Mapping[str, frozenset[str]]  # by subgraph
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,17 @@ class _Filling:
             for number in numbers
             for one in (*self._like(number).subgraphs[:-1], self.fingerprint(number))
         ))  # fmt: skip
+
+        self.loader.load("subgraph_facts", ("fact", "subgraph"), self._facts())
+
+    def _facts(self) -> Iterator[Row]:
+        yield from {
+            (fact, one) for known in self.known.values() for one, facts in known.facts.items() for fact in facts
+        }
+        for number in range(self.size.unknown):
+            if number not in self.known:  # its root is its own, the rest is that of a template
+                like = self._like(number)
+                yield from ((fact, self.fingerprint(number)) for fact in like.facts[like.fingerprint])
 
     def _like(self, number: int) -> _Known:
         return self.known.get(number) or self.templates[number * 7919 % len(self.templates)]
@@ -392,7 +405,7 @@ def _known(root: Node) -> _Known:
     return _Known(
         root.identity, shape_identity(root), expression_text(root), json.dumps(component_document(root)),
         tuple(sorted({column.name for column in raw_columns(root)})), operator_versions(root),
-        tuple(node.identity for node in subgraphs(root)),
+        tuple(node.identity for node in subgraphs(root)), {node.identity: node_facts(node) for node in subgraphs(root)},
     )  # fmt: skip
 
 
@@ -444,8 +457,8 @@ def _serving(database: str, place: Path, *, for_load: bool = False) -> Iterator[
 
 
 #: The tables that grow with components, memos or partitions.
-_LARGE = (schema.memos, schema.tasks, schema.components, schema.component_subgraphs, schema.component_operators,
-          schema.component_columns, schema.model_inputs, schema.set_members, schema.memo_files, schema.coverage,
+_LARGE = (schema.memos, schema.tasks, schema.components, schema.component_subgraphs, schema.subgraph_facts,
+          schema.component_operators, schema.component_columns, schema.model_inputs, schema.set_members, schema.memo_files, schema.coverage,
           schema.fragments, schema.manifests, schema.manifest_fragments)  # fmt: skip
 
 

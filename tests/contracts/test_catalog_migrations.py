@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,12 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import ClauseElement, Connection, create_engine, inspect, select, text, update
 
+import headrace as hr
 from tests.warehouse.scenes import start
+from transforms.comparison.pattern_facts import node_facts
+from transforms.graphs.canonical import canonicalize
+from transforms.graphs.graph import component_document
+from transforms.graphs.subgraphs import subgraphs
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import Catalog
 from warehouse.catalog.migrate import FOLDER, current_revision
@@ -189,6 +195,26 @@ def test_the_present_schema_of_a_table_is_recorded(empty_url: str, tmp_path: Any
         recorded = select(schema.changes.c.table_name).where(schema.changes.c.schema.is_not(None))
         assert connection.execute(recorded).scalars().all() == ["log", "log"]
     catalog.close()
+
+
+def test_the_facts_of_known_subgraphs_are_recorded(empty_url: str, tmp_path: Any, caplog: Any) -> None:
+    (tmp_path / "home").mkdir(exist_ok=True)
+    upgrade(empty_url, "r0010")
+    roots = [
+        canonicalize((hr.text("query").lower().unigrams() & hr.text("title").unigrams()).hash_buckets(n).node)
+        for n in (10, 20)
+    ]
+    insert = "INSERT INTO components (fingerprint, shape, expression, document, created_at) VALUES (:name, :name, 'x', :document, 0)"
+    with connected(empty_url) as connection:
+        for root in roots:
+            connection.execute(text(insert), {"name": root.identity, "document": json.dumps(component_document(root))})
+        connection.execute(text(insert), {"name": "f" * 64, "document": "[]"})
+    Catalog.open(empty_url).close()
+    with connected(empty_url) as connection:
+        found = {tuple(row) for row in connection.execute(select(schema.subgraph_facts))}
+    assert found == {(fact, node.identity) for root in roots for node in subgraphs(root) for fact in node_facts(node)}
+    assert len(found) > 6
+    assert "no pattern finds it" in caplog.text
 
 
 @pytest.mark.parametrize("revision", ["0001", "0015", "r0001", "r0002"])

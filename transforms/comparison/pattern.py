@@ -101,7 +101,7 @@ class Pattern:
             case Anything() | ColumnTerm():
                 return True
             case Call(operator=str(name), params=(), program="") if name not in PROGRAMS:
-                return all(isinstance(arg, Anything) for arg in self.term.args) and _takes_any(name, self.term)
+                return all(isinstance(arg, Anything) for arg in self.term.args) and takes_any(name, self.term)
             case _:
                 return False
 
@@ -116,7 +116,7 @@ def find(pattern: Pattern, root: Node) -> tuple[Node, ...]:
     return tuple(node for node in topological([root]) if _matches(pattern.term, node, known))
 
 
-def _takes_any(operator: str, call: Call) -> bool:
+def takes_any(operator: str, call: Call) -> bool:
     """Whether a call with arguments ``_`` stands for every application of today's version of an operator."""
     args = REGISTRY[operator].args
     if call.version not in (None, REGISTRY[operator].version):

@@ -342,6 +342,14 @@ component_subgraphs = Table(
     Index("ix_component_subgraphs_subgraph_fingerprint", "subgraph", "fingerprint"),
 )
 
+#: What patterns need of each subgraph (:mod:`transforms.comparison.pattern_facts`). A fact that is made otherwise needs a migration that makes all of them again.
+subgraph_facts = Table(
+    "subgraph_facts",
+    metadata,
+    Column("fact", _HASH, primary_key=True),
+    Column("subgraph", _HASH, primary_key=True),
+)
+
 #: Memo files. A path is never used twice. ``live_bytes``: the bytes of its ready memos. ``condemned_at``: since when the file
 #: is unreferenced (has no ready memo); ``gc`` deletes it. ``collected_at``: since when ``gc`` may be deleting its bytes; no memo becomes ready in it
 #: again.

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from transforms.analysis.expectation import Expect
 from transforms.analysis.target import Target, target_of
+from transforms.comparison.pattern_facts import node_facts
 from transforms.derived_documents import Derivation
 from transforms.documents import document_part
 from transforms.errors import nearest
@@ -204,8 +205,11 @@ def write_components(connection: Connection, components: Mapping[str, Node], now
         for fingerprint, root in new.items()
         for operator, version in operator_versions(root).items()
     ))  # fmt: skip
+    parts = {fingerprint: subgraphs(root) for fingerprint, root in new.items()}
     insert_absent(connection, schema.component_subgraphs, (
-        {"fingerprint": fingerprint, "subgraph": node.identity}
-        for fingerprint, root in new.items()
-        for node in subgraphs(root)
+        {"fingerprint": fingerprint, "subgraph": node.identity} for fingerprint, nodes in parts.items() for node in nodes
+    ))  # fmt: skip
+    made = {node.identity: node for nodes in parts.values() for node in nodes}
+    insert_absent(connection, schema.subgraph_facts, (
+        {"fact": fact, "subgraph": identity} for identity, node in made.items() for fact in sorted(node_facts(node))
     ))  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select
 
 from transforms.comparison.pattern import Pattern, PatternFinder
+from transforms.comparison.pattern_facts import PatternFacts, pattern_facts
 from transforms.graphs.component_reader import ComponentReader
 from transforms.operators import REGISTRY
 from warehouse.catalog import schema
@@ -18,7 +19,7 @@ from warehouse.models.models import load_documents
 from warehouse.search.components import ComponentRow, read_components
 from warehouse.search.names import check_names
 from warehouse.search.query import ComponentQuery, Sort
-from warehouse.search.sql import conditions, filtered, narrowest, order_of, starts_with
+from warehouse.search.sql import NO_FACTS, conditions, filtered, narrowest, order_of, starts_with
 from warehouse.warehouse import Warehouse
 
 #: Components whose graphs are in memory at once while a pattern is matched.
@@ -64,9 +65,9 @@ def search_components(
     """
     with warehouse.catalog.read() as connection:
         check_names(connection, query)
-        found = _ordered(connection, query, sort)
+        facts, pattern = _read_pattern(connection, query)
+        found = _ordered(connection, query, sort, facts)
         total: int | None = None
-        pattern = _read_pattern(connection, query)
         if pattern is None:
             page = list(connection.execute(found.limit(limit + 1).offset(offset)).scalars())
             if count:
@@ -88,10 +89,10 @@ def search_components(
 
 def matching_fingerprints(connection: Connection, query: ComponentQuery) -> Iterator[str]:
     """The fingerprints of all components that fulfil a query, in no order. Names are not checked."""
-    given = conditions(query)
+    facts, pattern = _read_pattern(connection, query)
+    given = conditions(query, facts)
     found = filtered(select(schema.components.c.fingerprint), given, narrowest(connection, given))
     streamed = _stream(connection, found)
-    pattern = _read_pattern(connection, query)
     return streamed if pattern is None else _matching(connection, pattern, streamed)
 
 
@@ -108,8 +109,8 @@ def get_component(warehouse: Warehouse, fingerprint_prefix: str) -> ComponentRow
         return read_components(connection, found)[0]
 
 
-def _ordered(connection: Connection, query: ComponentQuery, sort: Sort) -> Select[Any]:
-    given = conditions(query)
+def _ordered(connection: Connection, query: ComponentQuery, sort: Sort, facts: PatternFacts = NO_FACTS) -> Select[Any]:
+    given = conditions(query, facts)
     found = filtered(select(schema.components.c.fingerprint), given, narrowest(connection, given))
     return found.order_by(*order_of(sort))
 
@@ -127,15 +128,26 @@ def _matching(connection: Connection, pattern: Pattern, fingerprints: Iterator[s
         yield from (key for key in batch if finder.is_in(reader.read(documents[key])))
 
 
-def _read_pattern(connection: Connection, query: ComponentQuery) -> Pattern | None:
-    """The pattern of a query, if graphs must be read to say where it matches: the names of a bare one are conditions already."""
+def _read_pattern(connection: Connection, query: ComponentQuery) -> tuple[PatternFacts, Pattern | None]:
+    """The facts by which the pattern of a query is searched, and the pattern itself if graphs must be read to say where it matches.
+
+    Names and facts say it for operators of today's versions only.
+    """
     pattern = query.pattern
-    if pattern is None or not pattern.is_by_names:
-        return pattern
+    if pattern is None or not _has_todays_versions(connection, pattern):
+        return NO_FACTS, pattern
+    if pattern.is_by_names:
+        return NO_FACTS, None
+    facts = pattern_facts(pattern)
+    return facts, None if facts.is_whole else pattern
+
+
+def _has_todays_versions(connection: Connection, pattern: Pattern) -> bool:
+    """Whether all components have the operators of a pattern in their versions of today."""
     of = schema.component_operators.c
-    for name in pattern.operators:
+    for name in sorted(pattern.operators):
         today = REGISTRY[name].version
         for other in (of.version < today, of.version > today):  # two ranges of the index
             if connection.execute(select(of.version).where(of.operator == name, other).limit(1)).first() is not None:
-                return pattern
-    return None
+                return False
+    return True

@@ -7,7 +7,7 @@ none is narrow, on components in the requested order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     Connection,
+    FromClause,
     Select,
     and_,
     case,
@@ -26,9 +27,13 @@ from sqlalchemy import (
     union_all,
 )
 
+from transforms.comparison.pattern_facts import PatternFacts
 from warehouse.catalog import schema
 from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.search.query import ComponentQuery, Sort
+
+#: Of a query without a pattern, or of one by names.
+NO_FACTS = PatternFacts((), is_whole=False)
 
 #: A condition that holds for at most this number of components is narrow.
 NARROW = 5_000
@@ -47,12 +52,12 @@ class Condition:
     listing: Listing | None = None
 
 
-def conditions(query: ComponentQuery) -> tuple[Condition, ...]:
-    """The conditions of a query in SQL; of a pattern, the operators and columns that a match needs."""
-    found: list[Condition] = []
+def conditions(query: ComponentQuery, facts: PatternFacts = NO_FACTS) -> tuple[Condition, ...]:
+    """The conditions of a query in SQL; of a pattern, the operators and columns that a match needs, and these facts of its nodes."""
+    found = [_has_node(needed) for needed in facts.nodes]
     columns = {query.column} if query.column is not None else set()
     operators = {(query.operator, query.operator_version)} if query.operator is not None else set()
-    if query.pattern is not None:
+    if query.pattern is not None and not facts.is_whole:
         columns |= query.pattern.columns
         operators |= {(name, None) for name in query.pattern.operators} | query.pattern.operator_versions
     found += [_reads(name) for name in sorted(columns)]
@@ -76,6 +81,18 @@ def starts_with(column: ColumnElement[str], prefix: str) -> Where:
 
 def _listed(key: Column[str], *where: Where) -> Condition:
     return Condition(exists().where(key == _component, *where), select(key).where(*where))
+
+
+def _has_node(needed: Collection[str]) -> Condition:
+    """Whether one node of a component has all of these facts."""
+    of = schema.component_subgraphs.c
+    facts = [schema.subgraph_facts.alias() for _ in needed]
+    joined: FromClause = schema.component_subgraphs
+    for one in facts:
+        joined = joined.join(one, one.c.subgraph == of.subgraph)
+    having = select(of.fingerprint).select_from(joined)
+    having = having.where(*(one.c.fact == fact for one, fact in zip(facts, sorted(needed), strict=True)))
+    return Condition(having.where(of.fingerprint == _component).correlate(schema.components).exists(), having)
 
 
 def _reads(column: str) -> Condition:

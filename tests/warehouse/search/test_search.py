@@ -144,6 +144,11 @@ _PARTS = sorted({part.identity for component in COMPONENTS for part in subgraphs
 _PATTERNS = (
     "unigrams(_)",
     "hash_buckets@1(..., buckets=10)",
+    "hash_buckets(intersect(...))",
+    "hash_buckets(unigrams(query))",
+    "intersect(unigrams(_), unigrams(_))",
+    "_(unigrams(_), ...)",
+    "fill_null(_, 0)",
     "fill_null(price, ...)",
     "_(query)",
     "lower(_)",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Select, func, select
 
+from transforms.comparison.pattern_facts import PatternFacts
 from transforms.expressions.expression import text
 from transforms.graphs.canonical import canonicalize
 from transforms.graphs.graph import component_document
@@ -34,6 +35,8 @@ _ROWS = (
     "INSERT INTO component_operators SELECT {fp}, 'o' || (i - i / 1000 * 1000), 1 FROM n",
     "INSERT INTO component_subgraphs SELECT {fp}, {fp} FROM n",
     "INSERT INTO component_subgraphs SELECT {fp}, CAST(900000000 + i / 5 AS VARCHAR) FROM n",
+    "INSERT INTO subgraph_facts SELECT 'f' || (i - i / 800 * 800), CAST(900000000 + i AS VARCHAR) FROM n WHERE i < 4000",
+    "INSERT INTO subgraph_facts SELECT 'wide', CAST(900000000 + i AS VARCHAR) FROM n WHERE i < 4000",
     "INSERT INTO model_inputs (model, position, name, fingerprint) SELECT i - i / 400 * 400 + 1, i / 400, 'x', {fp} FROM n",
     "INSERT INTO submissions SELECT i + 1, i - i / 400 * 400 + 1, i, false, 0, 0, 0, 0 FROM n WHERE i < 1000",
     "INSERT INTO memo_files (id, path, checksum, rows, size_bytes, live_bytes, written_at) VALUES (1, 'x', 'x', 1, 1, 1, 0)",
@@ -75,9 +78,11 @@ def plan_of(connection: Connection, query: Select[Any]) -> str:
     return "\n".join(str(row[-1]) for row in connection.exec_driver_sql(f"{explain} {statement}"))
 
 
-def search_plan(catalog: Catalog, query: ComponentQuery, sort: Sort = "newest") -> str:
+def search_plan(
+    catalog: Catalog, query: ComponentQuery, sort: Sort = "newest", facts: PatternFacts = search_sql.NO_FACTS
+) -> str:
     with catalog.read() as connection:
-        return plan_of(connection, search._ordered(connection, query, sort).limit(51))
+        return plan_of(connection, search._ordered(connection, query, sort, facts).limit(51))
 
 
 @pytest.mark.parametrize(
@@ -107,6 +112,21 @@ def test_a_narrow_condition_uses_its_index(catalog: Catalog, query: ComponentQue
         assert not reads_whole(plan, table), plan
 
 
+@pytest.mark.parametrize("facts", [("f7",), ("f7", "wide")], ids=" ".join)
+def test_facts_of_a_node_use_their_index(catalog: Catalog, facts: tuple[str, ...]) -> None:
+    plan = search_plan(catalog, ComponentQuery(), facts=PatternFacts((frozenset(facts),), is_whole=True))
+    for table in ("components", "component_subgraphs", "subgraph_facts"):
+        assert not reads_whole(plan, table), plan
+
+
+def test_wide_facts_are_checked_by_component(catalog: Catalog) -> None:
+    plan = search_plan(catalog, ComponentQuery(), facts=PatternFacts((frozenset({"wide"}),), is_whole=True))
+    if not plan.startswith("Limit"):  # PostgreSQL has statistics, and decides by itself
+        assert "SCAN components USING COVERING INDEX ix_components_created_at_fingerprint" in plan
+        assert "TEMP B-TREE" not in plan
+        assert not reads_whole(plan, "subgraph_facts"), plan
+
+
 def reads_whole(plan: str, table: str) -> bool:
     """Whether a plan reads every row of a table: a scan that no condition on an index narrows."""
     lines = [line.strip(" ->") for line in plan.splitlines()]
@@ -130,5 +150,5 @@ def test_sums_over_memos_use_indexes(catalog: Catalog) -> None:
     with catalog.read() as connection:
         some = select(search_sql.size_bytes()).where(schema.components.c.fingerprint == "100000007")
         assert "ix_memos_fingerprint_state" in plan_of(connection, some.select_from(schema.components))
-        named = select(func.sum(of.size_bytes)).where(of.file == 1, of.state == "READY")
+        named = select(func.sum(of.size_bytes)).where(of.file == 2, of.state == "READY")
         assert "ix_memos_file_state" in plan_of(connection, named)

@@ -7,7 +7,7 @@ from alembic import op
 from sqlalchemy.types import TypeEngine
 
 revision = "r0012"
-down_revision = "r0010"
+down_revision = "r0011"
 
 
 def upgrade() -> None:
