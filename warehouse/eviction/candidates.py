@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import Connection, FromClause, and_, exists, func, select
 
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks
-from warehouse.eviction.plan import EvictionRequest, ReadyMemo
+from warehouse.catalog.catalog import chunks, one_of
+from warehouse.eviction.plan import EvictionRequest
+from warehouse.eviction.stored_memos import StoredMemos
 from warehouse.scheduling.task_states import MemoState
 from warehouse.tables.merges import merged_with_partition
 
@@ -18,19 +19,28 @@ from warehouse.tables.merges import merged_with_partition
 _COMPONENTS = 1_000
 
 #: Rows that are in memory at a time.
-_ROWS = 10_000
+_ROWS = 2_000
 
 
-def ready_memos(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> Iterator[ReadyMemo]:
-    """The ready memos of these components that fulfil the request, by component. Reads lazily."""
-    of, fragments = schema.memos.c, schema.fragments.c
-    columns: tuple[Any, ...] = (of.memo_key, of.fingerprint, of.file, fragments.table_name, fragments.partition, of.rows, of.size_bytes, of.secs,
-               of.created_at, of.changed_at, of.fragment)  # fmt: skip
+def ready_memos(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> Iterator[StoredMemos]:
+    """The ready memos of these components that fulfil the request, by component and key, some at a time."""
+    of = schema.memos.c
+    columns = [of[field.name] for field in fields(StoredMemos)]
     for chunk in chunks(fingerprints, _COMPONENTS):
-        query = select(*columns).join(schema.fragments, fragments.id == of.fragment)
-        query = query.where(of.fingerprint.in_(chunk), *_ready(request)).order_by(of.fingerprint)
-        for row in connection.execute(query, execution_options={"yield_per": _ROWS}):
-            yield ReadyMemo(*row)
+        query = select(*columns).select_from(_placed(request)).where(one_of(connection, of.fingerprint, chunk))
+        query = query.where(*_ready(request)).order_by(of.fingerprint, of.memo_key)
+        for rows in connection.execute(query, execution_options={"yield_per": _ROWS}).partitions():
+            yield StoredMemos.of(rows)
+
+
+def places_of(connection: Connection, fragments: Sequence[int]) -> dict[int, tuple[str, str]]:
+    """The table and partition of each fragment; of a merged one, the first partition."""
+    of = schema.fragments.c
+    places: dict[int, tuple[str, str]] = {}
+    for chunk in chunks(fragments):
+        query = select(of.id, of.table_name, of.partition).where(one_of(connection, of.id, chunk))
+        places.update((row.id, (row.table_name, row.partition)) for row in connection.execute(query))
+    return places
 
 
 def count_ready(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 from sqlalchemy import Connection, func, select
 
 from transforms.errors import InputError
@@ -14,17 +15,23 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, storable
 from warehouse.config import WarehouseConfig
 from warehouse.errors import PlanChanged
-from warehouse.eviction.candidates import count_ready, ready_bytes, ready_memos, sum_by_component, sum_by_file
+from warehouse.eviction.budget import EvictionCandidates, choose_for_budget
+from warehouse.eviction.candidates import (
+    count_ready,
+    places_of,
+    ready_bytes,
+    ready_memos,
+    sum_by_component,
+    sum_by_file,
+)
 from warehouse.eviction.history import record_eviction
 from warehouse.eviction.last_requests import models_having, read_requests, start_of
 from warehouse.eviction.plan import (
-    EvictionCandidate,
     EvictionPlan,
     EvictionRequest,
     PinnedComponents,
-    ReadyMemo,
-    choose_for_budget,
 )
+from warehouse.eviction.stored_memos import StoredMemos
 from warehouse.eviction.unpaid import settle_account, unpaid_memos, unsettled_tables
 from warehouse.matching.submit import queue_worthwhile
 from warehouse.memos.memos import UNPAID, evict_memos
@@ -89,11 +96,10 @@ def run_eviction(
         progress(done, planned.memos)
         for batch in _batches(connection, request, tally, chosen):
             files: defaultdict[int, set[str]] = defaultdict(set)
-            for memo in batch:
-                files[memo.file].add(memo.fingerprint)
-            evict_memos(
-                connection, {memo.memo_key: memo.fingerprint for memo in batch}, files, tombstone, now, eviction=number
-            )
+            for file, fingerprint in zip(batch.file.tolist(), batch.fingerprint, strict=True):
+                files[file].add(fingerprint)
+            memos = dict(zip(batch.memo_key, batch.fingerprint, strict=True))
+            evict_memos(connection, memos, files, tombstone, now, eviction=number)
             done += len(batch)
             progress(done, planned.memos)
         return replace(planned, done=True, eviction=number)
@@ -123,16 +129,6 @@ class _Tally:
     components: defaultdict[str, _OfComponent] = field(default_factory=lambda: defaultdict(_OfComponent))
     files: defaultdict[int, _OfFile] = field(default_factory=lambda: defaultdict(_OfFile))
 
-    def add(self, memo: ReadyMemo) -> None:
-        self.rows += memo.rows
-        component, file = self.components[memo.fingerprint], self.files[memo.file]
-        component.memos += 1
-        component.size_bytes += memo.size_bytes
-        component.secs += memo.secs
-        component.changed_at = max(component.changed_at, memo.changed_at)
-        file.memos += 1
-        file.size_bytes += memo.size_bytes
-
     @property
     def id(self) -> str:
         return digest([[name, of.memos, of.size_bytes, of.changed_at] for name, of in sorted(self.components.items())])[
@@ -142,7 +138,7 @@ class _Tally:
 
 def _select(
     connection: Connection, config: WarehouseConfig, request: EvictionRequest, now: float
-) -> tuple[EvictionPlan, _Tally, list[ReadyMemo] | None]:
+) -> tuple[EvictionPlan, _Tally, StoredMemos | None]:
     """The plan, its sums, and the chosen memos if there is a budget or only unpaid ones are wanted."""
     check_names(connection, request.query)
     found = sorted(matching_fingerprints(connection, request.query))
@@ -150,7 +146,7 @@ def _select(
     free = [fingerprint for fingerprint in found if fingerprint not in pinned]
     live_bytes = select(func.coalesce(func.sum(schema.memo_files.c.live_bytes), 0))
     stored_bytes = int(connection.execute(live_bytes).scalar_one())
-    chosen: list[ReadyMemo] | None = None
+    chosen: StoredMemos | None = None
     if request.budget_bytes is not None:
         excess_bytes = stored_bytes - request.budget_bytes
         if excess_bytes < ready_bytes(connection, request, free):  # otherwise all of them go, in no order
@@ -173,19 +169,31 @@ def _summed(connection: Connection, request: EvictionRequest, fingerprints: Sequ
     return tally
 
 
-def _added(memos: Iterable[ReadyMemo]) -> _Tally:
-    tally = _Tally()
-    for memo in memos:
-        tally.add(memo)
+def _added(memos: StoredMemos) -> _Tally:
+    tally = _Tally(rows=int(memos.rows.sum()))
+    numbers: dict[str, int] = {}
+    place = np.fromiter((numbers.setdefault(name, len(numbers)) for name in memos.fingerprint), np.int64, len(memos))
+    size_bytes, changed_at = np.zeros(len(numbers), np.int64), np.zeros(len(numbers))
+    np.add.at(size_bytes, place, memos.size_bytes)
+    np.maximum.at(changed_at, place, memos.changed_at)
+    counts, secs = np.bincount(place), np.bincount(place, memos.secs)
+    each = zip(numbers, counts.tolist(), size_bytes.tolist(), secs.tolist(), changed_at.tolist(), strict=True)
+    tally.components.update((name, _OfComponent(*sums)) for name, *sums in each)
+    files, place = np.unique(memos.file, return_inverse=True)
+    size_bytes = np.zeros(len(files), np.int64)
+    np.add.at(size_bytes, place, memos.size_bytes)
+    counted = zip(files.tolist(), np.bincount(place).tolist(), size_bytes.tolist(), strict=True)
+    tally.files.update((file, _OfFile(*sums)) for file, *sums in counted)
     return tally
 
 
 def _unpaid(
     connection: Connection, config: WarehouseConfig, request: EvictionRequest, fingerprints: Sequence[str], now: float
-) -> list[ReadyMemo]:
+) -> StoredMemos:
     unpaid = {memo.memo_key for memo in unpaid_memos(connection, config, fingerprints, request.query.table, now)}
-    return (
-        [memo for memo in ready_memos(connection, request, fingerprints) if memo.memo_key in unpaid] if unpaid else []
+    found = ready_memos(connection, request, fingerprints) if unpaid else ()
+    return StoredMemos.joined(
+        memos.at(np.fromiter((key in unpaid for key in memos.memo_key), np.bool_, len(memos))) for memos in found
     )
 
 
@@ -221,21 +229,30 @@ def settle_storage(warehouse: Warehouse) -> Settled:
 
 def _candidates(
     connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]
-) -> Iterator[EvictionCandidate]:
+) -> Iterator[EvictionCandidates]:
     requests = read_requests(connection)
     merged = {row: [part.start for part in parts] for row, parts in merged_parts(connection).items()}
-    newest: dict[tuple[tuple[int, ...], int], float] = {}  # by models and fragment: most components share theirs
+    numbers: dict[tuple[int, ...], int] = {(): 0}  # of models: most components share theirs
+    newest: dict[tuple[int, int], float] = {}  # by models and fragment
     for chunk in chunks(fingerprints, _LOOKED_UP):
-        having = models_having(connection, chunk)
-        readers = {name: requests.readers(models) for name, models in having.items()}
-        for memo in ready_memos(connection, request, chunk):
-            models = having.get(memo.fingerprint, ())
-            at = newest.get((models, memo.fragment))
-            if at is None:
-                starts = merged.get(memo.fragment) or (start_of(memo.partition),)
-                at = newest[models, memo.fragment] = requests.newest(models, memo.table, starts)
-            requested_at = max(at, memo.created_at)
-            yield EvictionCandidate(memo, requested_at, readers.get(memo.fingerprint, 0))
+        having = {
+            name: numbers.setdefault(models, len(numbers)) for name, models in models_having(connection, chunk).items()
+        }
+        listed = list(numbers)
+        readers = np.array([requests.readers(models) for models in listed], np.int64)
+        for memos in ready_memos(connection, request, chunk):
+            number = np.fromiter((having.get(name, 0) for name in memos.fingerprint), np.int64, len(memos))
+            fragments, place = np.unique(memos.fragment, return_inverse=True)
+            asked, each = np.unique(number * len(fragments) + place, return_inverse=True)
+            pairs = [(int(one // len(fragments)), int(fragments[one % len(fragments)])) for one in asked]
+            new = [pair for pair in pairs if pair not in newest]
+            places = places_of(connection, sorted({fragment for _, fragment in new}))
+            for models, fragment in new:
+                table, partition = places[fragment]
+                starts = merged.get(fragment) or (start_of(partition),)
+                newest[models, fragment] = requests.newest(listed[models], table, starts)
+            requested_at = np.array([newest[pair] for pair in pairs], np.float64)[each]
+            yield EvictionCandidates(memos, np.maximum(requested_at, memos.created_at), readers[number])
 
 
 def _plan(
@@ -282,15 +299,17 @@ def _whole_files(connection: Connection, tally: _Tally) -> dict[int, int]:
 
 
 def _batches(
-    connection: Connection, request: EvictionRequest, tally: _Tally, chosen: list[ReadyMemo] | None
-) -> Iterator[Sequence[ReadyMemo]]:
+    connection: Connection, request: EvictionRequest, tally: _Tally, chosen: StoredMemos | None
+) -> Iterator[StoredMemos]:
     """The memos in bounded batches, each read before it is changed."""
     if chosen is not None:
         # A file's memos together, so that its coverage is written once.
-        yield from chunks(sorted(chosen, key=lambda memo: (memo.file, memo.fingerprint)), BATCH_MEMOS)
+        places = sorted(range(len(chosen)), key=lambda at: (chosen.file[at], chosen.fingerprint[at]))
+        for batch in chunks(places, BATCH_MEMOS):
+            yield chosen.at(list(batch))
         return
     for fingerprints in _component_batches((name, tally.components[name].memos) for name in sorted(tally.components)):
-        yield list(ready_memos(connection, request, fingerprints))
+        yield StoredMemos.joined(ready_memos(connection, request, fingerprints))
 
 
 def _component_batches(counted: Iterable[tuple[str, int]]) -> Iterator[list[str]]:

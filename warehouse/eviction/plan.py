@@ -1,16 +1,13 @@
-"""Requests, order and plans of evictions. Pure."""
+"""Requests and plans of evictions. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from transforms.errors import InputError
 from warehouse.search.query import ComponentQuery
-
-_DAY_SECS = 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,67 +79,6 @@ class ReadyMemo(NamedTuple):
     created_at: float
     changed_at: float
     fragment: int
-
-
-class EvictionCandidate(NamedTuple):
-    """A memo that a budget may evict.
-
-    ``requested_at``: its last request, in epoch seconds; ``readers``: the live models that have its component, as an input
-    or inside one.
-    """
-
-    memo: ReadyMemo
-    requested_at: float
-    readers: int
-
-
-_Order = tuple[bool, int, float, str, str]
-
-
-def eviction_order(candidate: EvictionCandidate) -> _Order:
-    """The sort key of memos: the least one is evicted first.
-
-    1. Memos that no live model has are before all others.
-    2. Then by the day (UTC) of their last request, earliest first.
-    3. Then by saved seconds per byte, fewest first: the time to compute them again, for each of their readers.
-    4. Then by component and key, so that the order is total.
-    """
-    memo = candidate.memo
-    worth = memo.secs * max(candidate.readers, 1) / max(memo.size_bytes, 1)
-    return candidate.readers > 0, int(candidate.requested_at // _DAY_SECS), worth, memo.fingerprint, memo.memo_key
-
-
-#: Memos among which a choice begins to leave out some.
-_FEW = 10_000
-
-
-def choose_for_budget(candidates: Iterable[EvictionCandidate], excess_bytes: int) -> list[ReadyMemo]:
-    """The fewest memos from the start of :func:`eviction_order` that together take ``excess_bytes``, in this order.
-
-    All of them if they take less; none without an excess. Memory is that of twice the result.
-    """
-    if excess_bytes <= 0:
-        return []
-    kept: list[tuple[_Order, ReadyMemo]] = []
-    most = _FEW
-    for candidate in candidates:
-        kept.append((eviction_order(candidate), candidate.memo))
-        if len(kept) >= most:
-            _keep_first(kept, excess_bytes)
-            most = max(2 * len(kept), _FEW)
-    _keep_first(kept, excess_bytes)
-    return [memo for _, memo in kept]
-
-
-def _keep_first(kept: list[tuple[_Order, ReadyMemo]], excess_bytes: int) -> None:
-    """Sort, and leave out what comes after the first memos with so many bytes."""
-    kept.sort()  # orders differ, so that memos are not compared
-    total_bytes = 0
-    for place, (_, memo) in enumerate(kept):
-        total_bytes += memo.size_bytes
-        if total_bytes >= excess_bytes:
-            del kept[place + 1 :]
-            return
 
 
 @dataclass(frozen=True)

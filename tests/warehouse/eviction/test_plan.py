@@ -1,4 +1,4 @@
-"""The order and the number of memos that a budget evicts."""
+"""Requests of evictions, and the last requests of data."""
 
 from __future__ import annotations
 
@@ -6,65 +6,10 @@ import math
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from transforms.errors import InputError
 from warehouse import ComponentQuery, EvictionRequest
 from warehouse.eviction.last_requests import LastRequests, start_of
-from warehouse.eviction.plan import EvictionCandidate, ReadyMemo, choose_for_budget, eviction_order
-
-DAY = 86_400.0
-
-
-def candidate(
-    key: str, size_bytes: int = 10, secs: float = 1.0, at: float = 0.0, readers: int = 1
-) -> EvictionCandidate:
-    memo = ReadyMemo(key, "f", 1, "log", "date=2026-01-01", 1, size_bytes, secs, 0.0, 0.0, 1)
-    return EvictionCandidate(memo, at, readers)
-
-
-candidates = st.builds(
-    candidate,
-    st.uuids().map(str),
-    st.integers(0, 100),
-    st.integers(0, 8).map(lambda quarters: quarters / 4),
-    st.integers(0, 12).map(lambda quarter: quarter * DAY / 4),
-    st.integers(0, 3),
-)
-
-
-def keys(memos: list[ReadyMemo]) -> list[str]:
-    return [memo.memo_key for memo in memos]
-
-
-@given(st.lists(candidates, max_size=20), st.integers(-10, 400), st.randoms(use_true_random=False))
-def test_a_budget_evicts_the_shortest_prefix_of_the_order(
-    memos: list[EvictionCandidate], excess_bytes: int, random: object
-) -> None:
-    chosen = choose_for_budget(memos, excess_bytes)
-    ordered = [one.memo for one in sorted(memos, key=eviction_order)]
-    assert chosen == ordered[: len(chosen)]
-    total = sum(memo.size_bytes for memo in chosen)
-    assert total >= excess_bytes or chosen == ordered, "it stops at the budget, or where nothing is left"
-    if chosen:
-        assert total - chosen[-1].size_bytes < excess_bytes, "and takes no memo more than that needs"
-    else:
-        assert excess_bytes <= 0 or not memos
-    assert choose_for_budget(reversed(memos), excess_bytes) == chosen, "whatever order they are listed in"
-
-
-def test_the_order() -> None:
-    unread = candidate("unread", at=9 * DAY, secs=99, readers=0)
-    old = candidate("old", at=1.9 * DAY, secs=99)
-    cheap = candidate("cheap", at=2.9 * DAY, secs=1)
-    large = candidate("large", at=2.1 * DAY, size_bytes=1000, secs=2)
-    shared = candidate("shared", at=2.1 * DAY, secs=1, readers=3)
-    fresh = candidate("fresh", at=3 * DAY, secs=0)
-    memos = [shared, fresh, cheap, old, unread, large]
-    assert [one.memo.memo_key for one in sorted(memos, key=eviction_order)] == [
-        "unread", "old", "large", "cheap", "shared", "fresh"]  # fmt: skip
-    assert keys(choose_for_budget(memos, 21)) == ["unread", "old", "large"]
 
 
 def test_a_read_asks_for_the_partitions_that_start_in_its_range() -> None:
