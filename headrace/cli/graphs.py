@@ -36,18 +36,24 @@ app = typer.Typer(
 
 Limit = Annotated[int, typer.Option(min=1, help="At most this many lines.")]
 Offset = Annotated[int, typer.Option(min=0, help="Number of lines to skip.")]
+After = Annotated[str, typer.Option(help="Begin after this key, the next_after that --json gives of the page before.")]
 Count = Annotated[bool, typer.Option("--count", help="Also count all that match.")]
 
 
 @app.command("ls")
 def list_(
-    limit: Limit = 50, offset: Offset = 0, count: Count = False, home: Home = "", as_json: AsJson = False
+    limit: Limit = 50,
+    offset: Offset = 0,
+    after: After = "",
+    count: Count = False,
+    home: Home = "",
+    as_json: AsJson = False,
 ) -> None:
     """List the known components, largest first."""
     from headrace.views.graphs import page
 
     with open_warehouse(home) as warehouse:
-        screen = page(warehouse, sort="size", limit=limit, offset=offset, count=count)
+        screen = page(warehouse, sort="size", limit=limit, offset=offset, after=after, count=count)
     emit(screen, as_json=as_json)
 
 
@@ -75,6 +81,7 @@ def search(
     sort: Annotated[str, typer.Option(help="newest, oldest, size, hits, saved or secs.")] = "newest",
     limit: Limit = 50,
     offset: Offset = 0,
+    after: After = "",
     count: Count = False,
     home: Home = "",
     as_json: AsJson = False,
@@ -105,7 +112,7 @@ def search(
             created_before=age_of("--older-than", older_than or "", now),
             created_after=age_of("--newer-than", newer_than or "", now),
         )
-        screen = page(warehouse, query, sort=sort, limit=limit, offset=offset, count=count)
+        screen = page(warehouse, query, sort=sort, limit=limit, offset=offset, after=after, count=count)
     emit(screen, as_json=as_json)
 
 

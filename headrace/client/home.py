@@ -376,10 +376,13 @@ class Home(StartedCommands):
         sort: Sort = "newest",
         limit: int = 50,
         offset: int = 0,
+        after: str = "",
         count: bool = False,
         **conditions: Unpack[Conditions],
     ) -> GraphsScreen:
         """The components that meet every condition, as ``headrace graphs search``; ages are since the first request.
+
+        ``after``: the ``next_after`` of the page before.
 
         ``conditions``: those of :class:`~headrace.client.conditions.Conditions`, such as ``column="query"`` or ``min_size_bytes=10**6``.
 
@@ -390,7 +393,7 @@ class Home(StartedCommands):
         from headrace.views.graphs import page
 
         query = query_of(self._before(older_than), self._before(newer_than), **conditions)
-        return page(self._warehouse, query, sort=sort, limit=limit, offset=offset, count=count)
+        return page(self._warehouse, query, sort=sort, limit=limit, offset=offset, after=after, count=count)
 
     def component(self, fingerprint: str) -> GraphScreen:
         """One component, by its fingerprint or its first digits: its tree, the models that read it, its memos.

@@ -43,13 +43,18 @@ class GraphRow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GraphsScreen(Shown):
-    """A page of components from ``offset`` on. ``total``: the number of all, if requested; ``is_least``: there are more than that."""
+    """A page of components from ``offset`` on, or after the key of another page.
+
+    ``total``: the number of all, if requested; ``is_least``: there are more than that. ``next_after``: the key after which the next page begins;
+    None if there are no further components.
+    """
 
     graphs: tuple[GraphRow, ...]
     offset: int
     more: bool
     total: int | None
     is_least: bool = False
+    next_after: str | None = None
 
     def render(self) -> RenderableType:
         """One line per component."""

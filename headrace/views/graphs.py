@@ -17,11 +17,13 @@ def page(
     sort: Sort = "newest",
     limit: int = 50,
     offset: int = 0,
+    after: str = "",
     count: bool = False,
     most_counted: int | None = None,
 ) -> GraphsScreen:
-    """The components that meet a query, from ``offset`` on; ``count``: also the number of all, or up to ``most_counted``. Raises :class:`~transforms.errors.InputError`."""
+    """The components that meet a query, from ``offset`` on, or those that come after the key ``after`` of another page; ``count``: also the number of all, or up to ``most_counted``. Raises :class:`~transforms.errors.InputError`."""
     from headrace.screens.graphs import GraphRow, GraphsScreen
+    from warehouse.search.paging import PageKey
     from warehouse.search.query import ComponentQuery
     from warehouse.search.search import search_components
 
@@ -31,6 +33,7 @@ def page(
         sort=sort,
         limit=limit,
         offset=offset,
+        after=PageKey.parse(after) if after else None,
         count=count,
         most_counted=most_counted,
     )
@@ -51,7 +54,9 @@ def page(
         )
         for item in found.components
     )
-    return GraphsScreen(rows, offset, found.more, found.total, found.is_least)
+    return GraphsScreen(
+        rows, offset, found.more, found.total, found.is_least, found.after.text if found.after else None
+    )
 
 
 def component(warehouse: Warehouse, fingerprint: str) -> GraphScreen:

@@ -143,6 +143,11 @@ def test_searching_and_evicting(submitted, tmp_path):
     assert cli(*searched, "--max-size", "1KB").out == "no component matches\n"
     page = cli("graphs", "ls", "--limit", "1", "--offset", "1", "--count", "--json").json
     assert (len(page["graphs"]), page["more"], page["total"]) == (1, True, 4)
+    first = cli("graphs", "ls", "--limit", "1", "--json").json
+    assert (
+        cli("graphs", "ls", "--limit", "1", "--after", first["next_after"], "--json").json["graphs"] == page["graphs"]
+    )
+    assert "key of a page" in cli("graphs", "search", "--after", "odd", status=2).err
     assert "price" in cli("graphs", "search", "--column", "pryce", status=2).err
     assert "shopping" in cli("graphs", "search", "--client", "shoping", status=4).err
     assert "evicted" in cli("graphs", "search", "--state", "gone", status=2).err

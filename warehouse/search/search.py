@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, func, literal, select
 
 from transforms.comparison.pattern import Pattern, PatternFinder
 from transforms.comparison.pattern_facts import PatternFacts, pattern_facts
@@ -18,8 +19,9 @@ from warehouse.errors import UnknownComponent
 from warehouse.models.models import load_documents
 from warehouse.search.components import ComponentRow, read_components
 from warehouse.search.names import check_names
+from warehouse.search.paging import PageKey
 from warehouse.search.query import ComponentQuery, Sort
-from warehouse.search.sql import NO_FACTS, conditions, filtered, narrowest, order_of, starts_with
+from warehouse.search.sql import NO_FACTS, conditions, filtered, narrowest, ordered, starts_with
 from warehouse.warehouse import Warehouse
 
 #: Components whose graphs are in memory at once while a pattern is matched.
@@ -34,15 +36,20 @@ class SearchResult:
 
     Attributes:
         components: Those of the page.
-        more: Whether there are further ones.
+        after: The key after which the next page begins; None if there are no further components.
         total: Their number, if requested.
         is_least: Whether there are more than ``total``, at which the count ended.
     """
 
     components: tuple[ComponentRow, ...]
-    more: bool
+    after: PageKey | None
     total: int | None = None
     is_least: bool = False
+
+    @property
+    def more(self) -> bool:
+        """Whether there are further components."""
+        return self.after is not None
 
 
 def search_components(
@@ -52,13 +59,15 @@ def search_components(
     sort: Sort = "newest",
     limit: int = 50,
     offset: int = 0,
+    after: PageKey | None = None,
     count: bool = False,
     most_counted: int | None = None,
 ) -> SearchResult:
-    """The components that fulfil a query: ``limit`` of them from ``offset`` on, in the order of ``sort``.
+    """The components that fulfil a query: ``limit`` of them in the order of ``sort``, after a key or from ``offset`` on.
 
     ``newest`` and ``oldest`` use the time of the first request; the others list the largest first. Only the
-    components of the page are read in full. ``count`` also counts all of them, at a cost that grows with their number, or with ``most_counted``, at which the
+    components of the page are read in full. A page after the key of the page before costs no more than the first one; components that come or
+    go between two pages do not move the others. ``count`` also counts all of them, at a cost that grows with their number, or with ``most_counted``, at which the
     count ends.
     Raises :class:`UnknownModel`, :class:`UnknownClient`, :class:`UnknownTable`, :class:`UnknownColumn` and
     :class:`InputError` for unknown names, with the nearest ones.
@@ -66,25 +75,33 @@ def search_components(
     with warehouse.catalog.read() as connection:
         check_names(connection, query)
         facts, pattern = _read_pattern(connection, query)
-        found = _ordered(connection, query, sort, facts)
+        given = conditions(query, facts)
+        leading = narrowest(connection, given)
+        found = ordered(given, leading, sort, after)
+        every = filtered(select(schema.components.c.fingerprint), given, leading)
+        further = None if most_counted is None else most_counted + 1
         total: int | None = None
         if pattern is None:
-            page = list(connection.execute(found.limit(limit + 1).offset(offset)).scalars())
+            page = [_placed(row) for row in connection.execute(found.limit(limit + 1).offset(offset))]
             if count:
-                unordered = found.order_by(None)
-                counted = unordered if most_counted is None else unordered.limit(most_counted + 1)
+                counted = every if further is None else every.limit(further)
                 total = connection.execute(select(func.count()).select_from(counted.subquery())).scalar_one()
         else:
             matching = _matching(connection, pattern, _stream(connection, found))
             skipped = sum(1 for _ in itertools.islice(matching, offset))
             page = list(itertools.islice(matching, limit + 1))
-            if count:
+            if count and after is None:
                 seen = skipped + len(page)
-                further = None if most_counted is None else max(most_counted + 1 - seen, 0)
-                total = seen + sum(1 for _ in itertools.islice(matching, further))
+                rest = None if further is None else max(further - seen, 0)
+                total = seen + sum(1 for _ in itertools.islice(matching, rest))
+            elif count:
+                all_of_them = _matching(connection, pattern, _stream(connection, every.add_columns(literal(0))))
+                total = sum(1 for _ in itertools.islice(all_of_them, further))
         is_least = total is not None and most_counted is not None and total > most_counted
         shown = most_counted if is_least else total
-        return SearchResult(read_components(connection, page[:limit]), len(page) > limit, shown, is_least)
+        keys = page[:limit]
+        next_key = keys[-1] if len(page) > limit else None
+        return SearchResult(read_components(connection, [key.fingerprint for key in keys]), next_key, shown, is_least)
 
 
 def matching_fingerprints(connection: Connection, query: ComponentQuery) -> Iterator[str]:
@@ -92,8 +109,8 @@ def matching_fingerprints(connection: Connection, query: ComponentQuery) -> Iter
     facts, pattern = _read_pattern(connection, query)
     given = conditions(query, facts)
     found = filtered(select(schema.components.c.fingerprint), given, narrowest(connection, given))
-    streamed = _stream(connection, found)
-    return streamed if pattern is None else _matching(connection, pattern, streamed)
+    streamed = _stream(connection, found.add_columns(literal(0)))
+    return (key.fingerprint for key in (streamed if pattern is None else _matching(connection, pattern, streamed)))
 
 
 def get_component(warehouse: Warehouse, fingerprint_prefix: str) -> ComponentRow:
@@ -109,23 +126,23 @@ def get_component(warehouse: Warehouse, fingerprint_prefix: str) -> ComponentRow
         return read_components(connection, found)[0]
 
 
-def _ordered(connection: Connection, query: ComponentQuery, sort: Sort, facts: PatternFacts = NO_FACTS) -> Select[Any]:
-    given = conditions(query, facts)
-    found = filtered(select(schema.components.c.fingerprint), given, narrowest(connection, given))
-    return found.order_by(*order_of(sort))
+def _stream(connection: Connection, query: Select[Any]) -> Iterator[PageKey]:
+    for row in connection.execute(query, execution_options={"yield_per": PATTERN_BATCH}):
+        yield _placed(row)
 
 
-def _stream(connection: Connection, query: Select[Any]) -> Iterator[str]:
-    for (fingerprint,) in connection.execute(query, execution_options={"yield_per": PATTERN_BATCH}):
-        yield fingerprint
+def _placed(row: Any) -> PageKey:
+    """The key of a row; PostgreSQL gives sums of integers as decimals."""
+    fingerprint, value = row
+    return PageKey(int(value) if isinstance(value, Decimal) else value, fingerprint)
 
 
-def _matching(connection: Connection, pattern: Pattern, fingerprints: Iterator[str]) -> Iterator[str]:
+def _matching(connection: Connection, pattern: Pattern, keys: Iterator[PageKey]) -> Iterator[PageKey]:
     """The components in which the pattern matches, in order; graphs are read in batches."""
     reader, finder = ComponentReader(), PatternFinder(pattern)
-    while batch := list(itertools.islice(fingerprints, PATTERN_BATCH)):
-        documents = load_documents(connection, batch)
-        yield from (key for key in batch if finder.is_in(reader.read(documents[key])))
+    while batch := list(itertools.islice(keys, PATTERN_BATCH)):
+        documents = load_documents(connection, [key.fingerprint for key in batch])
+        yield from (key for key in batch if finder.is_in(reader.read(documents[key.fingerprint])))
 
 
 def _read_pattern(connection: Connection, query: ComponentQuery) -> tuple[PatternFacts, Pattern | None]:

@@ -18,18 +18,22 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Select,
+    Subquery,
     and_,
     case,
     exists,
     func,
+    literal,
     or_,
     select,
+    tuple_,
     union_all,
 )
 
 from transforms.comparison.pattern_facts import PatternFacts
 from warehouse.catalog import schema
 from warehouse.scheduling.task_states import MemoState, TaskState
+from warehouse.search.paging import PageKey
 from warehouse.search.query import ComponentQuery, Sort
 
 #: Of a query without a pattern, or of one by names.
@@ -182,13 +186,43 @@ def filtered(query: Select[Any], given: Sequence[Condition], leading: Condition 
     return query
 
 
-def order_of(sort: Sort) -> tuple[Any, ...]:
-    """The terms to order by; last the fingerprint."""
+def ordered(given: Sequence[Condition], leading: Condition | None, sort: Sort, after: PageKey | None) -> Select[Any]:
+    """The fingerprints with these conditions in the order of a sort, each with the value that it is ordered by, after a key.
+
+    ``leading``, one of the conditions or None, is listed. Equal values are in the order of fingerprints.
+    """
     created = schema.components.c.created_at
     if sort in ("newest", "oldest"):
-        return (created.desc(), _component.desc()) if sort == "newest" else (created, _component)
-    measure = {"size": size_bytes, "hits": hits, "saved": saved_secs, "secs": secs}[sort]
-    return measure().desc(), _component
+        found = filtered(select(_component, created.label("value")), given, leading)
+        place = tuple_(created, _component)
+        if after is not None:
+            key = tuple_(literal(after.value, created.type), literal(after.fingerprint, _component.type))
+            found = found.where(place < key if sort == "newest" else place > key)
+        terms = (created, _component)
+        return found.order_by(*(term.desc() for term in terms) if sort == "newest" else terms)
+    if leading is None and sort in ("size", "secs"):
+        sums = _sums_of_all(schema.memos.c.size_bytes if sort == "size" else schema.memos.c.secs)
+        measured = select(_component, func.coalesce(sums.c.value, 0).label("value")).select_from(
+            schema.components.outerjoin(sums, sums.c.fingerprint == _component)
+        )
+    else:
+        measure = {"size": size_bytes, "hits": hits, "saved": saved_secs, "secs": secs}[sort]
+        measured = select(_component, measure().label("value"))
+    # Materialized: a database that merges the two statements computes the value again for each comparison.
+    of = filtered(measured, given, leading).cte("measured").prefix_with("MATERIALIZED").c
+    page: Select[Any] = select(of.fingerprint, of.value)
+    if after is not None:
+        page = page.where(
+            or_(of.value < after.value, and_(of.value == after.value, of.fingerprint > after.fingerprint))
+        )
+    return page.order_by(of.value.desc(), of.fingerprint)
+
+
+def _sums_of_all(column: Column[Any]) -> Subquery:
+    """Sums over the ready memos of every component with any: one pass over the index."""
+    of = schema.memos.c
+    sums = select(of.fingerprint, func.sum(column).label("value")).where(of.state == MemoState.READY)
+    return sums.group_by(of.fingerprint).subquery("sums")
 
 
 def size_bytes() -> ColumnElement[Any]:

@@ -13,7 +13,7 @@ from headrace.screens.graphs import spread_text
 from headrace.terminal.units import count_text
 from headrace.views import graphs
 from headrace.web.condition_form import Conditions
-from headrace.web.site import PAGE_ROWS, Site, picture, whole_number
+from headrace.web.site import PAGE_ROWS, Site, picture
 from transforms.errors import InputError
 from warehouse.scheduling.task_states import MemoState
 from warehouse.search.component_memos import PartitionMemos
@@ -45,13 +45,13 @@ class GraphPages:
     def graphs(self, request: Request) -> Response:
         """Components that meet conditions."""
         conditions = Conditions.of(request.query_params)
-        sort, offset = request.query_params.get("sort", "newest"), whole_number(request, "offset")
+        sort, after = request.query_params.get("sort", "newest"), request.query_params.get("after", "")
         if sort not in SORTS:
             raise InputError("the order must be a known one", where="sort", value=sort, allowed=", ".join(SORTS))
-        found = graphs.page(self._warehouse, conditions.query(self._warehouse.clock()), sort=sort, limit=PAGE_ROWS, offset=offset,
+        found = graphs.page(self._warehouse, conditions.query(self._warehouse.clock()), sort=sort, limit=PAGE_ROWS, after=after,
                             count=True, most_counted=MOST_COUNTED)  # fmt: skip
         return self._site.page(request, "graphs.html", found, conditions=conditions, sort=sort, sorts=SORTS, states=[one.lower() for one in MemoState],
-                          rows=PAGE_ROWS)  # fmt: skip
+                          after=after)  # fmt: skip
 
     def component(self, request: Request) -> Response:
         """One component."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from headrace.terminal.output import document
 from headrace.views import graphs, tables
 from headrace.web.config import WebConfig
 from headrace.web.guard import HEADERS, MOST_BODY_BYTES
+from headrace.web.pages import graphs as graph_pages
 from tests.headrace.web.pages import Browser, served
 from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import FREE_READS, evict_component, model, work_together, write_log, write_partition
@@ -71,7 +74,7 @@ def test_every_page_is_whole_and_has_its_headers(browser: Browser, warehouse: Wa
     assert (drawing.headers["content-type"], drawing.text[:4]) == ("image/svg+xml", "<svg")
     assert "sandbox" in drawing.headers["content-security-policy"]
     for path, status in (("/static/style.css", 200), ("/static/../app.py", 404), ("/static/%2e%2e/app.py", 404), ("/graphs/zz", 404), ("/no", 404),
-                         ("/models/ctrr", 404), ("/graphs?sort=odd", 400), ("/graphs?pattern=(", 400), ("/graphs?offset=-1", 400), ("/evictions/99", 404),
+                         ("/models/ctrr", 404), ("/graphs?sort=odd", 400), ("/graphs?pattern=(", 400), ("/graphs?after=odd", 400), ("/evictions/99", 404),
                          ("/evict?budget=lots", 400), ("/graphs?min_hits=nan", 400), ("/graphs?state=odd", 400)):  # fmt: skip
         answer = browser.get(path)
         assert (answer.status, answer.headers.items() >= HEADERS.items()) == (status, True), (path, answer.status)
@@ -82,6 +85,21 @@ def test_an_error_says_what_where_and_what_is_allowed(browser: Browser) -> None:
     assert answer.status == 400
     for said in ("no table has this column", "quary", "query"):
         assert said in answer.text
+
+
+def test_pages_of_components_follow_each_other(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = json.loads(browser.get("/graphs?sort=size&format=json").text)["graphs"]
+    assert len(whole) > 3
+    monkeypatch.setattr(graph_pages, "PAGE_ROWS", 2)
+    found, path = [], "/graphs?sort=size"
+    while path:
+        answer = browser.get(path)
+        assert ("First page" in answer.text) == bool(found)
+        found += re.findall(r'<th scope="row">.*?href="/graphs/([0-9a-f]+)"', answer.text)
+        following = re.search(r'rel="next" href="([^"]+)"', answer.text)
+        path = html.unescape(following[1]) if following else ""
+    assert [one[:12] for one in found] == [one["fingerprint"][:12] for one in whole]
+    assert "No component comes after this place" in browser.get("/graphs?after=0~00").text
 
 
 def test_json_has_the_fields_of_the_commands(browser: Browser, warehouse: Warehouse) -> None:

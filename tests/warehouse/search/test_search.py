@@ -30,6 +30,7 @@ from warehouse.catalog import schema
 from warehouse.errors import UnknownClient, UnknownComponent, UnknownModel, UnknownTable
 from warehouse.scheduling.task_states import MemoState
 from warehouse.search import sql as search_sql
+from warehouse.search.paging import PageKey
 from warehouse.search.query import SORTS, Sort
 
 _FEW = settings(max_examples=scaled(60))
@@ -227,6 +228,46 @@ def test_a_search_finds_what_a_naive_one_does(
         assert [row.fingerprint for row in found.components] == wanted[offset : offset + limit], query
         assert (found.total, found.more) == (len(wanted), len(wanted) > offset + limit)
         check_rows(small, found)
+        assert walked(warehouse, query, sort, limit) == wanted
+
+
+def walked(warehouse: Warehouse, query: ComponentQuery, sort: Sort, limit: int) -> list[str]:
+    """The fingerprints of all pages, each after the key of the one before."""
+    listed: list[str] = []
+    after = None
+    while True:
+        page = search_components(warehouse, query, sort=sort, limit=limit, after=after, count=True)
+        assert page.total is not None
+        listed += [row.fingerprint for row in page.components]
+        after = page.after if page.after is None else PageKey.parse(page.after.text)
+        assert page.more == (after is not None)
+        if after is None:
+            return listed
+        assert page.total >= len(listed)
+
+
+@pytest.mark.usefixtures("two_models")
+@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("pattern", [None, "_(_, ...)"])
+def test_pages_after_keys_are_all_of_the_order(warehouse: Warehouse, sort: Sort, pattern: str | None) -> None:
+    query = ComponentQuery(pattern=None if pattern is None else Pattern.parse(pattern))
+    whole = [row.fingerprint for row in search_components(warehouse, query, sort=sort).components]
+    assert len(whole) == 6 if pattern is None else len(whole) > 2
+    for limit in (1, 2, 5):
+        assert walked(warehouse, query, sort, limit) == whole
+
+
+def test_what_goes_and_comes_between_pages_moves_no_other(warehouse: Warehouse) -> None:
+    """The component of the key is deleted, and others come before and after it."""
+    made = [float(at) for at in range(len(COMPONENTS))]
+    reader = SomeModel("asks", 1, True, "east", "log", frozenset({2}), (0.0,), ())
+    small = SmallCatalog(tuple(range(2, len(COMPONENTS))), tuple(made), (reader,), ())
+    write_catalog(warehouse, small, 0.0)
+    first = search_components(warehouse, sort="oldest", limit=2)
+    assert [FINGERPRINTS.index(row.fingerprint) for row in first.components] == [2, 3]
+    write_catalog(warehouse, dataclasses.replace(small, known=(0, 1, 2, *range(4, len(COMPONENTS)))), 0.0)
+    rest = search_components(warehouse, sort="oldest", after=first.after)
+    assert [FINGERPRINTS.index(row.fingerprint) for row in rest.components] == list(range(4, len(COMPONENTS)))
 
 
 def test_the_readers_of_what_is_inside_an_input_are_those_of_which_it_is_one(warehouse: Warehouse) -> None:

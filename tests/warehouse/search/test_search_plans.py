@@ -16,8 +16,8 @@ from transforms.graphs.graph import component_document
 from warehouse import ComponentQuery
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import Catalog
-from warehouse.search import search
 from warehouse.search import sql as search_sql
+from warehouse.search.paging import PageKey
 from warehouse.search.query import Sort
 
 COMPONENTS = 20_000
@@ -79,10 +79,16 @@ def plan_of(connection: Connection, query: Select[Any]) -> str:
 
 
 def search_plan(
-    catalog: Catalog, query: ComponentQuery, sort: Sort = "newest", facts: PatternFacts = search_sql.NO_FACTS
+    catalog: Catalog,
+    query: ComponentQuery,
+    sort: Sort = "newest",
+    facts: PatternFacts = search_sql.NO_FACTS,
+    after: PageKey | None = None,
 ) -> str:
     with catalog.read() as connection:
-        return plan_of(connection, search._ordered(connection, query, sort, facts).limit(51))
+        given = search_sql.conditions(query, facts)
+        found = search_sql.ordered(given, search_sql.narrowest(connection, given), sort, after)
+        return plan_of(connection, found.limit(51))
 
 
 @pytest.mark.parametrize(
@@ -143,6 +149,25 @@ def test_a_wide_condition_walks_in_the_order_that_is_asked_for(
     if not plan.startswith("Limit"):  # PostgreSQL has statistics, and decides by itself
         assert "SCAN components USING COVERING INDEX ix_components_created_at_fingerprint" in plan
         assert "TEMP B-TREE" not in plan
+
+
+@pytest.mark.parametrize("sort", ["newest", "oldest"])
+def test_a_page_after_a_key_begins_at_it(catalog: Catalog, sort: Sort) -> None:
+    plan = search_plan(catalog, ComponentQuery(), sort, after=PageKey(9_000.0, "1"))
+    assert "ix_components_created_at_fingerprint" in plan
+    assert not reads_whole(plan, "components"), plan
+    assert "TEMP B-TREE" not in plan
+    assert "Sort" not in plan
+
+
+@pytest.mark.parametrize("sort", ["size", "secs", "saved", "hits"])
+def test_a_page_in_the_order_of_a_measure_computes_it_once(catalog: Catalog, sort: Sort) -> None:
+    plan = search_plan(catalog, ComponentQuery(), sort, after=PageKey(1, "1"))
+    assert "MATERIALIZE measured" in plan or "CTE Scan on measured" in plan
+    assert not reads_whole(plan, "memos") or "ix_memos_fingerprint_state" in plan or "Seq Scan on memos" in plan, plan
+    narrow = search_plan(catalog, ComponentQuery(column="c7"), sort, after=PageKey(1, "1"))
+    for table in ("components", "component_columns", "memos", "model_inputs"):
+        assert not reads_whole(narrow, table), narrow
 
 
 def test_sums_over_memos_use_indexes(catalog: Catalog) -> None:
