@@ -53,6 +53,10 @@ class CatalogFull(CatalogLost):
     """The server has no connection left for this process. Nothing was changed."""
 
 
+class CatalogTimeout(Busy):
+    """Reading the catalog took longer than this process allows. Nothing was changed."""
+
+
 class CommitInDoubt(StorageError):
     """The connection to the catalog broke during a commit, which may have succeeded."""
 

@@ -25,15 +25,16 @@ class Warehouse:
         self.clock = clock
 
     @classmethod
-    def open(cls, config: WarehouseConfig, clock: Clock | None = None) -> Warehouse:
+    def open(cls, config: WarehouseConfig, clock: Clock | None = None, *, read_secs: float | None = None) -> Warehouse:
         """Open the warehouse, creating its home and its catalog if they do not exist.
 
-        The default ``clock`` is the one that all processes of the catalog share (:mod:`warehouse.catalog.clock`). Raises the
+        The default ``clock`` is the one that all processes of the catalog share (:mod:`warehouse.catalog.clock`). ``read_secs``: the longest time of
+        a read of the catalog; None: no limit. Raises the
         errors of :meth:`warehouse.catalog.catalog.Catalog.open`, and :class:`StorageError` for a home that cannot be made.
         """
         make_home(config)
         storage = Storage(config.home)
-        catalog = Catalog.open(config.url, config.busy_timeout_secs)
+        catalog = Catalog.open(config.url, config.busy_timeout_secs, read_secs=read_secs)
         return cls(config, catalog, storage, clock or catalog_clock(catalog))
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from headrace.cli.options.session import Home, home_location, home_text, open_warehouse
 from headrace.terminal.output import say
-from headrace.web.config import DEFAULT_PORT, WebConfig
+from headrace.web.config import DEFAULT_PORT, READ_SECS, WebConfig
 from transforms.errors import InputError, NotFound
 
 
@@ -47,7 +47,7 @@ def ui(
     except ModuleNotFoundError as error:
         raise NotFound("the pages need packages that are not installed", where="headrace ui", value=error.name,
                        next_step="pip install 'headrace[ui]'") from error  # fmt: skip
-    with open_warehouse(home) as warehouse:
+    with open_warehouse(home, read_secs=READ_SECS) as warehouse:
         serve(warehouse, config, lambda address: say(f"pages of {config.home}: {address}\nCtrl-C ends them"))
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from transforms.errors import InputError
 
 DEFAULT_PORT = 8321
+#: The longest time that a page may read the catalog in one go.
+READ_SECS = 10.0
 #: The least characters of a token that a file gives.
 LEAST_TOKEN = 16
 

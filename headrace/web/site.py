@@ -23,13 +23,19 @@ from headrace.web.guard import set_cookie
 from headrace.web.rendering import environment
 from headrace.web.sessions import Session, Sessions, is_form_token
 from transforms.errors import Busy, HeadraceError, InputError, NotFound
+from warehouse.errors import CatalogTimeout
 from warehouse.warehouse import Warehouse
 
 #: Rows of a page.
 PAGE_ROWS = 50
 
 _LOG = logging.getLogger(__name__)
-_CODES: tuple[tuple[type[HeadraceError], int], ...] = ((NotFound, 404), (InputError, 400), (Busy, 409))
+_CODES: tuple[tuple[type[HeadraceError], int], ...] = (
+    (NotFound, 404),
+    (InputError, 400),
+    (CatalogTimeout, 503),
+    (Busy, 409),
+)
 
 #: Does what a form asks for, and gives the address of the page that shows it.
 Change: TypeAlias = "Callable[[Posted], str]"

@@ -26,6 +26,7 @@ from warehouse.catalog.bulk import insert_absent, insert_rows, one_of
 from warehouse.catalog.driver_errors import explain
 from warehouse.catalog.migrate import current_revision, migrate
 from warehouse.catalog.migrations import HEAD
+from warehouse.catalog.read_limit import ReadLimit
 from warehouse.catalog.urls import parse_url, secrets_of, shown_url
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt
 from warehouse.scheduling.backoff import TRANSACTION_BACKOFF, Backoff, Retry
@@ -63,10 +64,14 @@ class Catalog:
         draw: Callable[[], float] = random.random,
         backoff: Backoff = TRANSACTION_BACKOFF,
         connect_secs: float = 30.0,
+        read_limit: ReadLimit | None = None,
     ) -> None:
         self._engine = engine
         self._reader, self._writer = _transactions(engine)
         self.where = where
+        self._read_limit = read_limit
+        if read_limit is not None:
+            read_limit.watch(engine)
         self._retry = Retry(backoff, _is_rolled_back, sleep, draw, on_retry=_log_attempt)
         self._idempotent_retry = replace(self._retry, is_transient=_is_rolled_back_or_in_doubt)
         self._connect_backoff = replace(backoff, attempts=None, limit_secs=connect_secs)
@@ -79,11 +84,13 @@ class Catalog:
         *,
         sleep: Callable[[float], None] = time.sleep,
         draw: Callable[[], float] = random.random,
+        read_secs: float | None = None,
     ) -> Catalog:
         """Open the catalog at a URL, creating it or upgrading its schema where needed.
 
         A catalog with the newest schema is only read. A PostgreSQL database must exist; its tables need not. Connecting is
-        retried for ``busy_timeout_secs``, so that a restart of the server does no harm.
+        retried for ``busy_timeout_secs``, so that a restart of the server does no harm. A read transaction that takes longer than ``read_secs``
+        ends with :class:`~warehouse.errors.CatalogTimeout`; None: no limit.
 
         Raises:
             InputError: the URL is invalid, its driver is missing, or the server has no such user or database.
@@ -94,7 +101,8 @@ class Catalog:
             CatalogVersionError: a newer Headrace wrote the catalog.
         """
         engine, where = _engine(url, busy_timeout_secs)
-        catalog = cls(engine, where, sleep=sleep, draw=draw, connect_secs=busy_timeout_secs)
+        limit = None if read_secs is None else ReadLimit(read_secs, where)
+        catalog = cls(engine, where, sleep=sleep, draw=draw, connect_secs=busy_timeout_secs, read_limit=limit)
         try:
             catalog._bring_up_to_date(busy_timeout_secs)
         except BaseException:
@@ -106,12 +114,15 @@ class Catalog:
     def read(self) -> Iterator[Connection]:
         """One read transaction: a consistent snapshot."""
         try:
-            with self._connected(self._reader) as connection, connection.begin():
+            with self._connected(self._reader) as connection, connection.begin(), self._limited(connection):
                 yield connection
         except DBAPIError as error:
             self._raise_explained(error, committing=False)
         except UnicodeEncodeError as error:
             raise self._not_utf8(error) from error
+
+    def _limited(self, connection: Connection) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._read_limit is None else self._read_limit.over(connection)
 
     def query(self, action: Callable[[Connection], _T]) -> _T:
         """Run ``action`` in one read transaction and return its result; retried if the connection breaks."""

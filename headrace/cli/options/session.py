@@ -96,8 +96,12 @@ def open_once(opened: Callable[[], Warehouse]) -> Warehouse:
 
 
 @contextmanager
-def open_warehouse(option: str, opening: Opening = open_once, *, creates: bool = False) -> Iterator[Warehouse]:
+def open_warehouse(
+    option: str, opening: Opening = open_once, *, creates: bool = False, read_secs: float | None = None
+) -> Iterator[Warehouse]:
     """The warehouse at :func:`home_location`, closed at the end; only a command that ``creates`` one makes it.
+
+    ``read_secs``: the longest time of a read of its catalog; None: no limit.
 
     Its settings are those of :func:`warehouse_settings`. Raises :class:`InputError` for a home that is not a warehouse.
     """
@@ -109,7 +113,7 @@ def open_warehouse(option: str, opening: Opening = open_once, *, creates: bool =
         make_home(config)
     else:
         check_exists(config)
-    with opening(lambda: Warehouse.open(config)) as warehouse:
+    with opening(lambda: Warehouse.open(config, read_secs=read_secs)) as warehouse:
         if not config.lineage:
             yield warehouse
             return

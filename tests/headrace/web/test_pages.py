@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 import re
@@ -85,6 +86,19 @@ def test_an_error_says_what_where_and_what_is_allowed(browser: Browser) -> None:
     assert answer.status == 400
     for said in ("no table has this column", "quary", "query"):
         assert said in answer.text
+
+
+def test_a_page_that_reads_for_too_long_says_what_to_do(warehouse: Warehouse) -> None:
+    with Warehouse.open(warehouse.config, read_secs=60.0) as limited:
+        limit = limited.catalog._read_limit
+        assert limit is not None
+        limited.catalog._read_limit = dataclasses.replace(limit, secs=1e-9)
+        with served(limited) as stranger:
+            for path in ("/graphs", "/evict?column=query", "/tables/log"):
+                answer = stranger.enter().get(path)
+                assert answer.status == 503, path
+                assert "took longer than" in answer.text
+                assert "more conditions" in answer.text
 
 
 def test_pages_of_components_follow_each_other(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
