@@ -1,1 +1,1 @@
-"""Search components by pattern, column, operator, model, size and age."""
+"""Search components by pattern, column, operator, model, size and age; count what a search can be narrowed by."""

@@ -113,6 +113,17 @@ def matching_fingerprints(connection: Connection, query: ComponentQuery) -> Iter
     return (key.fingerprint for key in (streamed if pattern is None else _matching(connection, pattern, streamed)))
 
 
+def newest_matching(connection: Connection, query: ComponentQuery, most: int) -> list[str]:
+    """The fingerprints of at most ``most`` components that fulfil a query, newest first. Names are not checked."""
+    facts, pattern = _read_pattern(connection, query)
+    given = conditions(query, facts)
+    found = ordered(given, narrowest(connection, given), "newest", None)
+    if pattern is None:
+        return [_placed(row).fingerprint for row in connection.execute(found.limit(most))]
+    matching = _matching(connection, pattern, _stream(connection, found))
+    return [key.fingerprint for key in itertools.islice(matching, most)]
+
+
 def get_component(warehouse: Warehouse, fingerprint_prefix: str) -> ComponentRow:
     """The only component with this fingerprint prefix. Raises :class:`UnknownComponent` for none and for several."""
     of = schema.components.c.fingerprint

@@ -117,7 +117,7 @@ def _plain(query: ComponentQuery) -> list[Condition]:
     if query.created_after is not None:
         least.append(of.created_at >= query.created_after)
     if query.state is not None:
-        least.append(_has_memo(query.state))
+        least.append(has_memo(query.state))
     if query.min_size_bytes is not None:
         least.append(size_bytes() >= query.min_size_bytes)
     if query.max_size_bytes is not None:
@@ -129,7 +129,7 @@ def _plain(query: ComponentQuery) -> list[Condition]:
     return [Condition(where) for where in least]
 
 
-def _has_memo(state: MemoState) -> Where:
+def has_memo(state: MemoState) -> Where:
     """Whether a component has a memo in a state; a pending memo whose task is leased is RUNNING."""
     memos, tasks = schema.memos.c, schema.tasks.c
     stored = MemoState.PENDING if state is MemoState.RUNNING else state
@@ -140,10 +140,15 @@ def _has_memo(state: MemoState) -> Where:
     return exists().where(*mine, tasks.id == memos.task, leased if state is MemoState.RUNNING else ~leased)
 
 
+def reader_conditions(query: ComponentQuery) -> list[Where]:
+    """What a query asks of a model that reads a component."""
+    given = {"name": query.model, "client": query.client, "table_name": query.table}
+    return [schema.models.c[column] == value for column, value in given.items() if value is not None]
+
+
 def _is_read_by(query: ComponentQuery) -> Condition:
     models, inputs, parts = schema.models, schema.model_inputs, schema.component_subgraphs
-    given = {"name": query.model, "client": query.client, "table_name": query.table}
-    where = [models.c[column] == value for column, value in given.items() if value is not None]
+    where = reader_conditions(query)
     direct = select(inputs.c.fingerprint).join(models, models.c.id == inputs.c.model).where(*where)
     inside = (
         select(parts.c.subgraph)

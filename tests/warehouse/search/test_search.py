@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from tests.support.examples import scaled
+from tests.support.statements import counted
 from tests.warehouse.scenes import Clock, model, work
 from tests.warehouse.small_catalogs import (
     COMPONENTS,
@@ -30,6 +31,7 @@ from warehouse.catalog import schema
 from warehouse.errors import UnknownClient, UnknownComponent, UnknownModel, UnknownTable
 from warehouse.scheduling.task_states import MemoState
 from warehouse.search import sql as search_sql
+from warehouse.search.facets import FacetValue, facets
 from warehouse.search.paging import PageKey
 from warehouse.search.query import SORTS, Sort
 
@@ -149,7 +151,7 @@ _PATTERNS = (
     "hash_buckets(unigrams(query))",
     "intersect(unigrams(_), unigrams(_))",
     "_(unigrams(_), ...)",
-    "fill_null(_, 0)",
+    "fill_null(_, value=0)",
     "fill_null(price, ...)",
     "_(query)",
     "lower(_)",
@@ -255,6 +257,57 @@ def test_pages_after_keys_are_all_of_the_order(warehouse: Warehouse, sort: Sort,
     assert len(whole) == 6 if pattern is None else len(whole) > 2
     for limit in (1, 2, 5):
         assert walked(warehouse, query, sort, limit) == whole
+
+
+@pytest.mark.slow
+@_FEW
+@given(small=small_catalogs(), asked=st.lists(queries(), min_size=2, max_size=4), most=st.sampled_from((1, 3, 1000)))
+def test_a_facet_counts_what_a_search_with_its_value_finds(
+    warehouse: Warehouse, small: SmallCatalog, asked: list[ComponentQuery], most: int
+) -> None:
+    write_catalog(warehouse, small, warehouse.clock())
+    for query in asked:
+        if not known_names(small, query):
+            continue
+        wanted = expected(small, query, "newest")
+        found = facets(warehouse, query, most_counted=most)
+        assert (found.components, found.is_least) == (min(len(wanted), most), len(wanted) > most)
+        for field, values in (
+            ("operator", found.operators),
+            ("table", found.tables),
+            ("client", found.clients),
+            ("state", found.states),
+        ):
+            if getattr(query, field) is not None:
+                continue  # a value in place of the condition, not a further one
+            for one in values:
+                narrower = dataclasses.replace(query, **{field: MemoState(one.name) if field == "state" else one.name})
+                total = search_components(warehouse, narrower, count=True).total
+                assert total is not None
+                assert total >= one.components > 0, (query.text, one)
+                assert total == one.components or found.is_least, (query.text, one)
+        if not found.is_least and (query.client, query.model, query.table) == (None, None, None):
+            assert {one.name for one in found.clients} == {
+                model.client for at in small.known if small.finds(query, at) for model in small.readers(at)
+            }
+
+
+@pytest.mark.usefixtures("two_models")
+def test_facets_of_a_search(warehouse: Warehouse) -> None:
+    every = facets(warehouse, ComponentQuery())
+    assert (every.components, every.is_least) == (6, False)
+    assert every.clients[0] == FacetValue("ads", 6)
+    assert every.tables == (FacetValue("log", 6),)
+    assert [one.name for one in every.states] == ["PENDING"]
+    assert every.operators[0].components == max(one.components for one in every.operators)
+    assert len(facets(warehouse, ComponentQuery(), most_values=2).operators) == 2
+    few = facets(warehouse, ComponentQuery(), most_counted=2)
+    assert (few.components, few.is_least) == (2, True)
+    with pytest.raises(UnknownModel):
+        facets(warehouse, ComponentQuery(model="on"))
+    with counted(warehouse) as statements:
+        facets(warehouse, ComponentQuery(column="query", state=MemoState.PENDING))
+    assert len(statements) <= 6, statements
 
 
 def test_what_goes_and_comes_between_pages_moves_no_other(warehouse: Warehouse) -> None:
