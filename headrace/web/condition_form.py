@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from urllib.parse import urlencode
 
 from headrace.terminal.quantities import age_of, bytes_of, moment_of
@@ -77,6 +77,10 @@ class Conditions:
         """The given fields as the query of an address, with ``more``."""
         given = {one.name: getattr(self, one.name) for one in fields(self)}
         return urlencode({name: value for name, value in {**given, **more}.items() if value not in ("", None)})
+
+    def narrowed(self, name: str, value: str) -> Conditions:
+        """The same conditions with a further one, in place of one of this name."""
+        return replace(self, **{name: value})
 
     @property
     def is_empty(self) -> bool:

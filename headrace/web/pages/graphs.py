@@ -17,10 +17,13 @@ from headrace.web.site import PAGE_ROWS, Site, picture
 from transforms.errors import InputError
 from warehouse.scheduling.task_states import MemoState
 from warehouse.search.component_memos import PartitionMemos
+from warehouse.search.facets import facets
 from warehouse.search.query import SORTS
 
 #: A count of components stops here.
 MOST_COUNTED = 1_000
+#: Values of each facet.
+MOST_VALUES = 12
 #: Partitions of a component's calendar: two months of hours.
 NEWEST_PARTITIONS = 24 * 62
 
@@ -48,10 +51,14 @@ class GraphPages:
         sort, after = request.query_params.get("sort", "newest"), request.query_params.get("after", "")
         if sort not in SORTS:
             raise InputError("the order must be a known one", where="sort", value=sort, allowed=", ".join(SORTS))
-        found = graphs.page(self._warehouse, conditions.query(self._warehouse.clock()), sort=sort, limit=PAGE_ROWS, after=after,
-                            count=True, most_counted=MOST_COUNTED)  # fmt: skip
+        query = conditions.query(self._warehouse.clock())
+        found = graphs.page(self._warehouse, query, sort=sort, limit=PAGE_ROWS, after=after, count=True, most_counted=MOST_COUNTED)  # fmt: skip
+        is_first = not after and request.query_params.get("format") != "json"
+        narrowing = (
+            facets(self._warehouse, query, most_counted=MOST_COUNTED, most_values=MOST_VALUES) if is_first else None
+        )
         return self._site.page(request, "graphs.html", found, conditions=conditions, sort=sort, sorts=SORTS, states=[one.lower() for one in MemoState],
-                          after=after)  # fmt: skip
+                          after=after, narrowing=narrowing)  # fmt: skip
 
     def component(self, request: Request) -> Response:
         """One component."""
