@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.options.runs import Run, RunVersion, job_folder, job_folders_of_home, run_folder
-from headrace.cli.options.session import AsJson, Home
+from headrace.cli.options.runs import Run, RunVersion, job_folder, run_folder
+from headrace.cli.options.session import AsJson, Home, home_folder
 from headrace.terminal.output import emit
 
 app = typer.Typer(
@@ -26,10 +26,11 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the jobs that are held, with the reasons."""
-    from headrace.views.holds import held
+    from headrace.views.holds import held, held_of_home
 
     folders = [job_folder(run_folder(run, 0, home), home) for run in runs or ()]
-    emit(held(folders or job_folders_of_home(home), are_named=bool(folders)), as_json=as_json)
+    found = held(folders, are_named=True) if folders else held_of_home(home_folder(home, "a list of runs"))
+    emit(found, as_json=as_json)
 
 
 @app.command("release")
@@ -38,10 +39,7 @@ def release(run: Run, version: RunVersion = 0, home: Home = "", as_json: AsJson 
 
     The controller releases it if one runs; else the next headrace train goes on from the last commit.
     """
-    from headrace.screens.holds import HoldRow, ReleasedScreen
-    from trainer.job.control.job_files import JobFiles
-    from trainer.job.launch.holds import release_hold
+    from headrace.views.holds import released
 
     folder = run_folder(run, version, home)
-    hold = release_hold(JobFiles(job_folder(folder, home)))
-    emit(ReleasedScreen(HoldRow(folder, str(hold.error_class), hold.role, hold.reason)), as_json=as_json)
+    emit(released(job_folder(folder, home), run=folder), as_json=as_json)

@@ -71,10 +71,15 @@ def smoothed(values: Array, smoothing: float) -> Array:
     return found
 
 
+def common_metrics(histories: Sequence[History], rows: Rows = "windows") -> list[str]:
+    """The figures that all of these have, in the order of the first."""
+    first, *others = (one.columns(rows) for one in histories)
+    return [one for one in first if one not in PLACES and all(one in other for other in others)]
+
+
 def default_metric(histories: Sequence[History]) -> str:
-    """The first figure of these that all runs have: the loss divided by that of the best constant, else any. Raises :class:`InputError` for runs with none in common."""
-    common = [one for one in histories[0].windows if all(one in other.windows for other in histories)]
-    figures = [one for one in common if one not in PLACES]
+    """The first figure of these that all runs have: the loss divided by that of the best constant. Raises :class:`InputError` for runs with none in common."""
+    figures = common_metrics(histories)
     found = next((one for one in figures if one.endswith(("normalized_entropy", "normalized_error"))), None)
     if found is None:
         raise InputError("runs must have a label in common to be drawn together", where="--metric", value="none is given",

@@ -1,10 +1,11 @@
-"""The folders of runs in a local home."""
+"""The folders of runs, and of their jobs, in a local home."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+from trainer.job.launch.job_folders import BUCKET_JOBS
 from transforms.errors import NotFound
 
 #: The folder of runs in a local home.
@@ -28,3 +29,14 @@ def folder_of_model(home: str, model: str, version: int = 0) -> str:
                        value=f"{model}-v{version}" if version else model,
                        next_step=f"headrace train {model}, or give the folder of a run")  # fmt: skip
     return str(found[number])
+
+
+def folders_of_home(home: str | Path) -> tuple[Path, ...]:
+    """The folders of the runs in a local home, by name."""
+    return tuple(path for path in sorted((Path(home) / RUNS).glob("*")) if path.is_dir() and not path.name.startswith("."))  # fmt: skip
+
+
+def job_folders_of_home(home: str | Path) -> tuple[Path, ...]:
+    """The folders of a local home in which jobs may be: local runs, then jobs of runs in buckets, each by name."""
+    places = (Path(home) / name for name in (RUNS, BUCKET_JOBS))
+    return tuple(path for place in places for path in sorted(place.glob("*")) if path.is_dir())

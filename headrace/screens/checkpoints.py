@@ -100,7 +100,7 @@ class CheckpointScreen(Shown):
     def render(self) -> RenderableType:
         """Position, tables, arrays, counters and options."""
         found = self.description
-        parts: list[RenderableType] = [facts(self._position())]
+        parts: list[RenderableType] = [facts(self.position())]
         if found.parts:
             rows = [(one.host, one.folder, count_text(one.rows), bytes_text(one.size_bytes)) for one in found.parts]
             parts += ["", grid(("host", "part", "rows>", "size>"), rows, title="parts")]
@@ -119,7 +119,8 @@ class CheckpointScreen(Shown):
         options = [(name, _option_text(value)) for name, value in found.options.items() if name not in _REASONS]
         return Group(*parts, "", facts(options, title="options"))
 
-    def _position(self) -> list[tuple[str, str]]:
+    def position(self) -> list[tuple[str, str]]:
+        """Where the run is, its figures, and what its events are, by name."""
         found, job = self.description, self.description.job
         summary = found.summary
         pairs = [

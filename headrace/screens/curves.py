@@ -21,6 +21,27 @@ from headrace.terminal.printable import printable
 _WIDTH, _HEIGHT, _LABEL = 72, 16, 10
 
 
+@dataclass(frozen=True, slots=True)
+class CurveRow:
+    """What a curve shows, as texts.
+
+    Attributes:
+        run: its name.
+        points: their number.
+        newest, least, greatest: values that are drawn; "-" without points.
+        newest_at, least_at, greatest_at: where they are, in the unit of the axis.
+    """
+
+    run: str
+    points: int
+    newest: str = "-"
+    newest_at: str = "-"
+    least: str = "-"
+    least_at: str = "-"
+    greatest: str = "-"
+    greatest_at: str = "-"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CurvesScreen(Shown):
     """A figure of some runs.
@@ -51,6 +72,16 @@ class CurvesScreen(Shown):
                 for one in self.curves
             ],
         }  # fmt: skip
+
+    @property
+    def axis_name(self) -> str:
+        """What is drawn from left to right, with its unit."""
+        return range_of(self.curves, self.axis).name
+
+    def rows(self) -> tuple[CurveRow, ...]:
+        """The curves as a table."""
+        unit = range_of(self.curves, self.axis).unit
+        return tuple(_curve_row(one, unit) for one in self.curves)
 
     def svg(self) -> str:
         """The drawing as an SVG document."""
@@ -95,6 +126,19 @@ class CurvesScreen(Shown):
             start = _LABEL + 2 + round(at / right * _WIDTH) - len(text) // 2
             line[start : start + len(text)] = text
         return "".join(line).rstrip()
+
+
+def _curve_row(curve: Curve, unit: float) -> CurveRow:
+    values, places = curve.smooth.tolist(), (curve.x / unit).tolist()
+    if not values:
+        return CurveRow(curve.run, 0)
+    at = (len(values) - 1, min(range(len(values)), key=values.__getitem__), max(range(len(values)), key=values.__getitem__))  # fmt: skip
+    texts = (text for k in at for text in (figure_text(values[k]), _place_text(places[k])))
+    return CurveRow(curve.run, len(values), *texts)
+
+
+def _place_text(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) or value >= 1000 else f"{value:.3g}"
 
 
 def _apart(places: list[float]) -> float:

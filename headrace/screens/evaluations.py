@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
-from headrace.screens.score_figures import score_fields, scores_by_label, shown_figures
+from headrace.screens.score_figures import figure_table, score_fields
 from headrace.terminal.grid import grid
 from headrace.terminal.units import count_text
 
@@ -37,21 +37,14 @@ class EvaluationRow:
 
 def evaluation_table(rows: Sequence[EvaluationRow], *, has_runs: bool, title: str) -> RenderableType:
     """The rows as a table, a line for each label; ``has_runs``: of several runs."""
-    headings: dict[str, None] = {}
-    lines, has_labels = [], False
-    for row in rows:
-        for name, scores in scores_by_label(row.commit.scores).items():
-            cells = shown_figures(scores)
-            headings |= dict.fromkeys(cells)
-            has_labels |= bool(name)
-            lines.append((row, name, count_text(scores.events), cells))
-    titles = (*(["run*"] if has_runs else []), "checkpoint", "step>", *(["label*"] if has_labels else []), "events>", *(f"{one}>" for one in headings))  # fmt: skip
+    found = figure_table((row, row.commit.scores) for row in rows)
+    titles = (*(["run*"] if has_runs else []), "checkpoint", "step>", *(["label*"] if found.has_labels else []), "events>", *(f"{one}>" for one in found.headings))  # fmt: skip
     return grid(
         titles,
         (
-            (*([row.run] if has_runs else []), row.commit.checkpoint, count_text(row.commit.step), *([name] if has_labels else []),
-             events, *(cells.get(one, "") for one in headings))
-            for row, name, events, cells in lines
+            (*([one.of.run] if has_runs else []), one.of.commit.checkpoint, count_text(one.of.commit.step),
+             *([one.label] if found.has_labels else []), count_text(one.events or 0), *one.cells)
+            for one in found.rows
         ),
         title=title,
     )  # fmt: skip

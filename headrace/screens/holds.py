@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,11 @@ class HoldRow:
     error_class: str
     role: str
     reason: str
+
+    @property
+    def key(self) -> str:
+        """A digest of the error, by which a form names the hold that its page has shown."""
+        return hashlib.sha256("\n".join((self.error_class, self.role, self.reason)).encode("utf-8", "replace")).hexdigest()  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, repr=False)

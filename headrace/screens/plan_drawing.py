@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from html import escape
 
+from headrace.screens.drawing_theme import dark_style
 from headrace.terminal.units import brief_text, bytes_text
 from trainer.planning.plan import PartitionPlan
 from trainer.planning.plan_report import PlanReport
@@ -29,9 +30,10 @@ def plan_svg(plan: PartitionPlan, report: PlanReport) -> str:
     height = _TOP + _ROW * len(shown) + 20 * (-(-(len(largest) + 1) // 4)) + 24
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
-        'font-family="monospace" font-size="12" role="img">',
+        'class="headrace-plan" font-family="monospace" font-size="12" role="img">',
         f"<title>Partition plan of {len(plan.tables)} tables on {plan.cores} cores</title>",
-        f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
+        dark_style("headrace-plan"),
+        f'<rect class="ground" width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="12" y="24" font-size="15" fill="#111">{len(plan.tables)} tables on {plan.cores} cores, '
         f"{escape(report.topology)}: load imbalance {report.imbalance:.3f}, {brief_text(report.step_secs)} a step</text>",
     ]

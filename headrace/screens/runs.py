@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
-from headrace.screens.score_figures import figure_text, score_fields, scores_by_label, shown_figures
+from headrace.screens.score_figures import (
+    FigureTable,
+    figure_table,
+    figure_text,
+    score_fields,
+    scores_by_label,
+    shown_figures,
+)
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, moment, time_text
@@ -16,7 +23,7 @@ from headrace.terminal.units import count_text, many, moment, time_text
 if TYPE_CHECKING:
     from headrace.runs.comparison import Difference, RunComparison
     from headrace.runs.history import History
-    from headrace.runs.trained_run import TrainedRun
+    from headrace.runs.trained_run import TrainedEpoch, TrainedRun
 
 #: Options that are only in the JSON: why the others were chosen.
 _REASONS = ("chosen", "trial")
@@ -66,26 +73,22 @@ class RunsScreen(Shown):
     folder: str
     runs: tuple[RunRow, ...]
 
+    def figures(self) -> FigureTable[RunRow]:
+        """The newest figures of each run on events that its model had not seen."""
+        return figure_table((row, None if row.run is None else row.run.newest) for row in self.runs)
+
     def render(self) -> RenderableType:
         """One line per run and label, with the newest figures on events that the model had not seen."""
         if not self.runs:
             return f"no run in {self.folder}\nnext: headrace train MODEL"
-        headings: dict[str, None] = {}
-        lines: list[tuple[RunRow, str, dict[str, str]]] = []
-        for row in self.runs:
-            newest = None if row.run is None else row.run.newest
-            for label, scores in ({"": None} if newest is None else scores_by_label(newest)).items():
-                cells = {} if scores is None else shown_figures(scores)
-                headings |= dict.fromkeys(cells)
-                lines.append((row, label, cells))
-        has_labels = any(label for _, label, _ in lines)
-        titles = ("run", "state", "commit>", "step>", "events>", *(["label"] if has_labels else []), *(f"{one}>" for one in headings), "committed")  # fmt: skip
+        found = self.figures()
+        titles = ("run", "state", "commit>", "step>", "events>", *(["label"] if found.has_labels else []), *(f"{one}>" for one in found.headings), "committed")  # fmt: skip
         table = grid(
             titles,
             (
-                (*_place(row), *([label] if has_labels else []), *(cells.get(one, "-") for one in headings),
-                 "-" if row.run is None else time_text(moment(row.run.committed_secs)))
-                for row, label, cells in lines
+                (*_place(one.of), *([one.label] if found.has_labels else []), *one.cells,
+                 "-" if one.of.run is None else time_text(moment(one.of.run.committed_secs)))
+                for one in found.rows
             ),
         )  # fmt: skip
         problems = [f"{row.name}: {row.problem}" for row in self.runs if row.problem]
@@ -97,6 +100,15 @@ def _place(row: RunRow) -> tuple[str, ...]:
     if own is None:
         return row.name, row.state, "-", "-", "-"
     return row.name, row.state, str(own.commit), count_text(own.step), count_text(own.events)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRow:
+    """An option of a run; ``reason``: why training chose its value, empty if it was given."""
+
+    name: str
+    value: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -140,35 +152,43 @@ class RunScreen(Shown):
             "skipped": list(own.skipped),
         }  # fmt: skip
 
-    def render(self) -> RenderableType:
-        """The run, its data, its figures by epoch, and its options."""
-        own = self.run
-        history = own.history
+    def place(self) -> list[tuple[str, str]]:
+        """How far the run is, its data, and what is kept of it, by name."""
+        own, history = self.run, self.run.history
         kept = "none: an earlier release trained it" if history is None else f"{many(len(history.windows), 'window')} of up to {many(history.window_steps, 'step')}"  # fmt: skip
         if history is not None and history.first_step:
             kept += f", from step {count_text(history.first_step)} on"
-        pairs = [
+        return [
             ("run", own.folder),
             ("state", self.state),
             ("trained", f"{many(own.epochs_done, 'epoch')}, {many(own.step, 'step')}, {many(own.events, 'event')}"),
             ("table", f"{own.identity.table}, label {own.identity.label}, {many(len(own.identity.inputs), 'input')}"),
-            ("data", _range(own)),
+            ("data", _partition_range(own)),
             ("commits", ", ".join(map(str, own.commits[:12])) + (", …" if len(own.commits) > 12 else "")),
             ("history", kept),
         ]
-        parts: list[RenderableType] = [facts(pairs)]
+
+    def render(self) -> RenderableType:
+        """The run, its data, its figures by epoch, and its options."""
+        own = self.run
+        parts: list[RenderableType] = [facts(self.place())]
         parts += [f"passed over: {one}" for one in own.skipped]
         if own.epochs:
             parts += ["", _epoch_table(own)]
         if own.held_out is not None:
             figures = "; ".join(f"{label + ': ' if label else ''}{_sentence(scores)}" for label, scores in scores_by_label(own.held_out).items())  # fmt: skip
             parts += ["", f"held-out events: {figures}"]
-        options = [(name, _option_text(value)) for name, value in sorted(own.options.items()) if name not in _REASONS]
-        parts += ["", facts(options, title="options")]
+        parts += ["", facts([(one.name, one.value) for one in self.options()], title="options")]
         return Group(*parts)
 
+    def options(self) -> tuple[OptionRow, ...]:
+        """The options that weights depend on, by name."""
+        reasons = self.run.options.get("chosen") or {}
+        named = sorted(self.run.options.keys() - set(_REASONS))
+        return tuple(OptionRow(name, option_text(self.run.options[name]), str(reasons.get(name, ""))) for name in named)
 
-def _range(run: TrainedRun) -> str:
+
+def _partition_range(run: TrainedRun) -> str:
     if not run.partitions:
         return "none"
     ends = run.partitions[0] if len(run.partitions) == 1 else f"{run.partitions[0]} to {run.partitions[-1]}"
@@ -180,26 +200,24 @@ def _sentence(scores: Any) -> str:
 
 
 def _epoch_table(run: TrainedRun) -> RenderableType:
-    rows, headings = [], dict[str, None]()
-    shown = run.epochs[-_MOST_EPOCHS:]
-    has_labels = False
-    for one in shown:
-        for label, scores in scores_by_label(one.scores).items():
-            cells = shown_figures(scores)
-            headings |= dict.fromkeys(cells)
-            has_labels |= bool(label)
-            rows.append((one, label, count_text(scores.events), cells))
-    titles = ("epoch>", "pass>", "first partition", "last partition", *(["label"] if has_labels else []), "events>", *(f"{one}>" for one in headings))  # fmt: skip
+    shown = newest_epochs(run)
+    found = figure_table((one, one.scores) for one in shown)
+    titles = ("epoch>", "pass>", "first partition", "last partition", *(["label"] if found.has_labels else []), "events>", *(f"{one}>" for one in found.headings))  # fmt: skip
     title = "epochs" if len(shown) == len(run.epochs) else f"the newest {len(shown)} of {many(len(run.epochs), 'epoch')}"  # fmt: skip
     return grid(
         titles,
         (
-            (str(one.epoch), str(one.pass_number + 1), one.partitions[0], one.partitions[-1], *([label] if has_labels else []),
-             events, *(cells.get(name, "-") for name in headings))
-            for one, label, events, cells in rows
+            (str(one.of.epoch), str(one.of.pass_number + 1), one.of.partitions[0], one.of.partitions[-1],
+             *([one.label] if found.has_labels else []), count_text(one.events or 0), *one.cells)
+            for one in found.rows
         ),
         title=title,
     )  # fmt: skip
+
+
+def newest_epochs(run: TrainedRun) -> tuple[TrainedEpoch, ...]:
+    """The epochs that a screen shows: the newest ones, ascending."""
+    return run.epochs[-_MOST_EPOCHS:]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -249,28 +267,35 @@ class RunDiffScreen(Shown):
         else:
             parts += ["", "inputs: the same"]
         if found.figures:
-            rows_of_figures = ((one.name, _value_text(one.first), _value_text(one.second), _change_text(one)) for one in found.figures)  # fmt: skip
+            rows_of_figures = ((one.name, value_text(one.first), value_text(one.second), change_text(one)) for one in found.figures)  # fmt: skip
             parts += ["", grid(("newest unseen events", "first>", "second>", "change>"), rows_of_figures)]
         if found.common_epochs:
             parts += ["", _common_epochs(found.common_epochs)]
         return Group(*parts)
 
 
+def normalized_losses(rows: tuple[Difference, ...]) -> list[str]:
+    """The names of the normalized losses of epochs on the same events."""
+    return (
+        [name for name in rows[-1].first if name.endswith(("normalized_entropy", "normalized_error"))] if rows else []
+    )
+
+
 def _common_epochs(rows: tuple[Difference, ...]) -> RenderableType:
-    """The normalized losses of epochs on the same events."""
-    names = [name for name in rows[-1].first if name.endswith(("normalized_entropy", "normalized_error"))]
+    names = normalized_losses(rows)
     titles = ("on the same events", *(f"{name}{which}>" for name in names for which in (", first", ", second")))
     return grid(titles, (
-        (one.name, *(_value_text(values.get(name)) for name in names for values in (one.first, one.second)))
+        (one.name, *(value_text(values.get(name)) for name in names for values in (one.first, one.second)))
         for one in rows[-_MOST_EPOCHS:]
     ))  # fmt: skip
 
 
 def _cells(one: Difference) -> tuple[str, str, str]:
-    return one.name, _option_text(one.first), _option_text(one.second)
+    return one.name, option_text(one.first), option_text(one.second)
 
 
-def _option_text(value: Any) -> str:
+def option_text(value: Any) -> str:
+    """The value of an option, in words."""
     if value is None:
         return "-"
     if isinstance(value, list | tuple):
@@ -278,11 +303,13 @@ def _option_text(value: Any) -> str:
     return str(value)
 
 
-def _value_text(value: float | int | None) -> str:
+def value_text(value: float | int | None) -> str:
+    """A figure or a count; "-" if it is undefined."""
     return count_text(value) if isinstance(value, int) else figure_text(value)
 
 
-def _change_text(one: Difference) -> str:
+def change_text(one: Difference) -> str:
+    """The second value less the first."""
     if one.first is None or one.second is None:
         return "-"
     change = one.second - one.first

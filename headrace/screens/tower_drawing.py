@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from headrace.screens.drawing_theme import dark_style
 from trainer.planning.towers.tower_plan import TowerPlan
 
 _WIDTH, _HEIGHT, _EDGE, _TOP = 1040, 720, 40, 64
@@ -27,9 +28,10 @@ def towers_svg(plan: TowerPlan) -> str:
     title = f"{len(plan.towers)} towers of {len(plan.features)} features, {plan.strategy}: {meaning}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
-        'font-family="monospace" font-size="11" role="img">',
+        'class="headrace-towers" font-family="monospace" font-size="11" role="img">',
         f"<title>{escape(title)}</title>",
-        f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
+        dark_style("headrace-towers"),
+        f'<rect class="ground" width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="12" y="24" font-size="15" fill="#111">{escape(title)}</text>',
         f'<text x="12" y="44" fill="#666">{escape(plan.source)}</text>',
     ]

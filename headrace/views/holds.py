@@ -1,4 +1,4 @@
-"""Training jobs that an error holds."""
+"""Training jobs that an error holds, and their release."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transforms.errors import HeadraceError, NotFound
+from transforms.errors import Busy, HeadraceError, NotFound
 
 if TYPE_CHECKING:
-    from headrace.screens.holds import HoldsScreen
+    from headrace.screens.holds import HoldsScreen, ReleasedScreen
+
+
+def held_of_home(home: str | Path) -> HoldsScreen:
+    """The held jobs of a local home, also those of runs in buckets; a job that cannot be read has its reason."""
+    from headrace.runs.run_folders import job_folders_of_home
+
+    return held(job_folders_of_home(home), are_named=False)
 
 
 def held(folders: Sequence[Path], *, are_named: bool) -> HoldsScreen:
@@ -34,3 +41,26 @@ def held(folders: Sequence[Path], *, are_named: bool) -> HoldsScreen:
         if hold is not None:
             rows.append(HoldRow(str(folder), str(hold.error_class), hold.role, hold.reason))
     return HoldsScreen(tuple(rows))
+
+
+def released(folder: Path, *, run: str, seen: str = "") -> ReleasedScreen:
+    """Release the hold of the job in a folder.
+
+    Args:
+        folder: with the files of the job.
+        run: the folder or the location of its run.
+        seen: the key of the hold that the user has looked at; empty: whichever there is.
+
+    Raises :class:`~trainer.errors.IllegalEvent` for a job that is not held, :class:`Busy` for one that another error holds by now, and as
+    :func:`~trainer.job.launch.holds.release_hold`.
+    """
+    from headrace.screens.holds import HoldRow, ReleasedScreen
+    from trainer.job.control.job_files import JobFiles
+    from trainer.job.launch.holds import release_hold
+
+    now = held([folder], are_named=True).holds
+    if seen and now and now[0].key != seen:
+        raise Busy("the hold must be the one that was looked at", where=run, value=now[0].reason,
+                   next_step="look at the hold again: another error holds the job by now")  # fmt: skip
+    hold = release_hold(JobFiles(folder))
+    return ReleasedScreen(HoldRow(run, str(hold.error_class), hold.role, hold.reason))

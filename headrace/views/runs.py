@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.runs.curves import Axis
-    from headrace.runs.history import Rows
+    from headrace.runs.history import History, Rows
     from headrace.screens.curves import CurvesScreen
     from headrace.screens.runs import EventFilesScreen, RunDiffScreen, RunRow, RunScreen, RunsScreen
     from headrace.tracking.event_folder import EventFolder
+    from trainer.run.progress.evaluation_log import EvaluatedCommit
+    from transforms.errors import HeadraceError
 
 
 def listed(home: str) -> RunsScreen:
     """The runs in the folder ``runs`` of a local home, those with the newest commits first; one that cannot be read has its reason."""
-    from headrace.runs.run_folders import RUNS
+    from headrace.runs.run_folders import RUNS, folders_of_home
     from headrace.screens.runs import RunsScreen
 
-    folder = Path(home) / RUNS
-    rows = [_row(path) for path in sorted(folder.glob("*")) if path.is_dir() and not path.name.startswith(".")]
+    rows = [_row(path) for path in folders_of_home(home)]
     rows.sort(key=lambda row: 0.0 if row.run is None else -row.run.committed_secs)
-    return RunsScreen(str(folder), tuple(rows))
+    return RunsScreen(str(Path(home) / RUNS), tuple(rows))
 
 
 def shown(folder: str) -> RunScreen:
@@ -30,7 +31,7 @@ def shown(folder: str) -> RunScreen:
     from headrace.runs.trained_run import read_run
     from headrace.screens.runs import RunScreen
 
-    return RunScreen(read_run(folder), _state(folder))
+    return RunScreen(read_run(folder), state_of(folder))
 
 
 def compared(first: str, second: str) -> RunDiffScreen:
@@ -58,9 +59,33 @@ def plotted(
     Raises :class:`~transforms.errors.InputError` for a figure that a run does not have, :class:`~transforms.errors.NotFound` for a run without a
     history, and as :func:`shown`.
     """
-    from headrace.runs.curves import AXES, curve_of, default_metric
     from headrace.runs.open_history import history_of
     from headrace.runs.trained_run import read_run
+
+    histories = [history_of(read_run(folder)) for folder in folders]
+    return drawn(folders, histories, metric=metric, axis=axis, smoothing=smoothing, rows=rows)
+
+
+def readable_histories(folders: Sequence[str]) -> tuple[dict[str, History], dict[str, HeadraceError]]:
+    """The histories of the runs in these folders, and of those that have none, or that cannot be read, the errors."""
+    from headrace.runs.open_history import history_of
+    from headrace.runs.trained_run import read_run
+    from transforms.errors import HeadraceError
+
+    histories, problems = {}, {}
+    for folder in folders:
+        try:
+            histories[folder] = history_of(read_run(folder))
+        except HeadraceError as error:
+            problems[folder] = error
+    return histories, problems
+
+
+def drawn(
+    folders: Sequence[str], histories: Sequence[History], *, metric: str = "", axis: Axis = "step", smoothing: float = 0.0, rows: Rows = "windows"
+) -> CurvesScreen:  # fmt: skip
+    """The curves of a figure of the histories of the runs in these folders. Arguments and errors as :func:`plotted`."""
+    from headrace.runs.curves import AXES, curve_of, default_metric
     from headrace.screens.curves import CurvesScreen
     from transforms.errors import InputError
 
@@ -70,7 +95,6 @@ def plotted(
         raise InputError("an axis must be a known one", where="--x", value=axis, allowed=", ".join(AXES))
     if not 0.0 <= smoothing < 1.0:
         raise InputError("smoothing must be a number", where="--smoothing", value=smoothing, allowed="from 0 to below 1")  # fmt: skip
-    histories = [history_of(read_run(folder)) for folder in folders]
     chosen = metric or default_metric(histories)
     curves = [
         curve_of(name, history, chosen, axis, smoothing, rows)
@@ -101,19 +125,19 @@ def _names(folders: Sequence[str]) -> list[str]:
 def _row(path: Path) -> RunRow:
     from headrace.runs.trained_run import read_run
     from headrace.screens.runs import RunRow
-    from transforms.errors import DataError, NotFound
+    from transforms.errors import HeadraceError, NotFound
 
     folder = str(path)
     try:
         run, problem = read_run(folder), ""
     except NotFound:
         run, problem = None, "no commit yet"
-    except DataError as error:
+    except HeadraceError as error:  # a run that cannot be read must not hide the others
         run, problem = None, f"{error.what} ({error.where})"
-    return RunRow(run, folder, path.name, _state(folder), problem)
+    return RunRow(run, folder, path.name, state_of(folder), problem)
 
 
-def _state(folder: str) -> str:
+def state_of(folder: str) -> str:
     """Whether a process trains the run now, or an error holds its job; "-" for a run in a bucket, which has no lock."""
     from trainer.job.control.job_files import JobFiles
     from trainer.job.launch.holds import find_hold
@@ -131,3 +155,10 @@ def _state(folder: str) -> str:
     except HeadraceError:
         return "damaged"
     return "training" if is_locked(Path(folder)) else "idle"
+
+
+def evaluations(folder: str) -> tuple[EvaluatedCommit, ...]:
+    """The figures of a run's commits on fixed ranges of events, in the order in which they were evaluated. Raises as :meth:`EvaluationLog.read`."""
+    from trainer.run.progress.evaluation_log import EvaluationLog
+
+    return EvaluationLog.read(folder).commits

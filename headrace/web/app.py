@@ -22,6 +22,7 @@ from headrace.web.pages.evictions import EvictionPages
 from headrace.web.pages.graphs import GraphPages
 from headrace.web.pages.models import ModelPages
 from headrace.web.pages.queue import QueuePage
+from headrace.web.pages.runs import RunPages
 from headrace.web.pages.start import StartPage
 from headrace.web.pages.tables import TablePages
 from headrace.web.pages.tasks import TaskPages
@@ -30,7 +31,7 @@ from headrace.web.site import Site
 from transforms.errors import HeadraceError
 from warehouse.warehouse import Warehouse
 
-_GROUPS = (StartPage, GraphPages, ModelPages, TablePages, EvictionPages, QueuePage, TaskPages)
+_GROUPS = (StartPage, GraphPages, ModelPages, TablePages, RunPages, EvictionPages, QueuePage, TaskPages)
 
 
 def make_app(warehouse: Warehouse, config: WebConfig, *, token: str, port: Callable[[], int]) -> ASGIApp:

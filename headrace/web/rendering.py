@@ -6,12 +6,13 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup
 
 from headrace.terminal.printable import printable
-from headrace.terminal.units import bytes_text, count_text, many, percent_text, secs_text
+from headrace.terminal.units import brief_text, bytes_text, count_text, many, percent_text, secs_text
 
 
 def environment() -> jinja2.Environment:
@@ -28,6 +29,7 @@ def environment() -> jinja2.Environment:
         bytes=bytes_text,
         count=count_text,
         secs=secs_text,
+        brief_secs=brief_text,
         percent=percent_text,
         moment=_moment,
         many=_many,
@@ -59,3 +61,11 @@ def _as_json(value: Any) -> str:
 
 def _many(count: int, noun: str, plural: str = "") -> str:
     return many(count, noun, plural)
+
+
+def address_part(name: str) -> str:
+    """A name as a part of an address; empty if an address cannot have it: it is no text."""
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError:
+        return ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import quote, urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -22,12 +23,14 @@ from headrace.web.config import WebConfig
 from headrace.web.guard import set_cookie
 from headrace.web.rendering import environment
 from headrace.web.sessions import Session, Sessions, is_form_token
-from transforms.errors import Busy, HeadraceError, InputError, NotFound
+from transforms.errors import Busy, HeadraceError, InputError, NotFound, nearest
 from warehouse.errors import CatalogTimeout
 from warehouse.warehouse import Warehouse
 
 #: Rows of a page.
 PAGE_ROWS = 50
+#: The seconds after which a page may ask its browser to load it again: the least, the most, and those that its link has.
+LEAST_REFRESH_SECS, MOST_REFRESH_SECS, REFRESH_SECS = 2, 3_600, 5
 
 _LOG = logging.getLogger(__name__)
 _CODES: tuple[tuple[type[HeadraceError], int], ...] = (
@@ -80,11 +83,14 @@ class Site:
         return Path(self.config.folder)
 
     def page(self, request: Request, template: str, screen: Shown | None, **more: Any) -> Response:
-        """The page of a screen, or its fields as JSON."""
+        """The page of a screen, or its fields as JSON. ``is_live=True``: it shows something that runs, and has a link that loads it again and again."""
         if request.query_params.get("format") == "json":
             answer = Response(json_text(screen), media_type="application/json")
         else:
-            answer = HTMLResponse(self.html(request, template, screen=screen, **more))
+            secs = refresh_secs(request)
+            answer = HTMLResponse(self.html(request, template, screen=screen, refresh=secs, **more))
+            if secs:
+                answer.headers["refresh"] = str(secs)
         if getattr(request.state, "new_session", False):
             set_cookie(answer, session_of(request))
         return answer
@@ -94,13 +100,17 @@ class Site:
         session = getattr(request.state, "session", None)
         shared = {
             "home": self.config.home,
-            "path": request.url.path,
+            "path": quote(request.scope["path"]),
             "query": request.url.query,
+            "other_query": urlencode([one for one in request.query_params.multi_items() if one[0] != "refresh"]),
+            "refresh": 0,
+            "refresh_link": REFRESH_SECS,
+            "is_live": False,
             "allow_changes": self.config.allow_changes,
             "form_token": session.form_token if session else "",
             "user": session.user if session else "",
         }
-        return self._templates.get_template(template).render(**shared, **values)
+        return self._templates.get_template(template).render({**shared, **values})
 
     def form(self, path: str, change: Change) -> Route:
         """The route of a form: it is checked, done in a thread when no other change is being done, and answered by the page that shows it."""
@@ -199,3 +209,23 @@ def whole_number(request: Request, name: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise InputError("a number of an address must be whole", where=name, value=text, allowed="0 to 999999999")
     return int(text)
+
+
+def refresh_secs(request: Request) -> int:
+    """The seconds after which the browser loads the page again; 0 without them in the address. Raises :class:`InputError`."""
+    if "refresh" not in request.query_params:
+        return 0
+    secs = whole_number(request, "refresh")
+    if not LEAST_REFRESH_SECS <= secs <= MOST_REFRESH_SECS:
+        raise InputError("the seconds between loads of a page must be in their range", where="refresh", value=secs,
+                         allowed=f"{LEAST_REFRESH_SECS} to {MOST_REFRESH_SECS}", next_step="leave refresh out of the address to load the page once")  # fmt: skip
+    return secs
+
+
+def checked_part(request: Request, name: str, among: Iterable[str], what: str) -> str:
+    """A part of an address that names one of ``among``; ``what``: the thing, for the error. Raises :class:`NotFound`."""
+    part: str = request.path_params[name]
+    known = tuple(among)
+    if part not in known:
+        raise NotFound(f"the address must name {what}", where=name, value=part, allowed=nearest(part, known))
+    return part

@@ -9,7 +9,8 @@ import pytest
 
 from headrace.cli.jobs import job_files
 from headrace.cli.main import run
-from headrace.cli.options.runs import job_folder, job_folders_of_home
+from headrace.cli.options.runs import job_folder
+from headrace.runs.run_folders import job_folders_of_home
 from tests.support.gcs_server import GcsServer
 from tests.trainer.checkpoints.job_states import assert_equal, checkpoint, publish_all
 from tests.trainer.job.launch.held_jobs import REASON, hold

@@ -102,13 +102,3 @@ def job_folder(run_dir: str, home: str, job_dir: str = "") -> Path:
         return Path(job_dir)
     local = home_folder(home, "a job of a run in a bucket, without --job-dir")
     return Path(local) / BUCKET_JOBS / job_folder_name(run_dir)
-
-
-def job_folders_of_home(home: str) -> tuple[Path, ...]:
-    """The folders of the home in which jobs may be: local runs, then jobs of runs in buckets, each by name."""
-    from trainer.job.launch.job_folders import BUCKET_JOBS
-
-    local = Path(home_folder(home, "a list of runs"))
-    return tuple(
-        path for folder in ("runs", BUCKET_JOBS) for path in sorted((local / folder).glob("*")) if path.is_dir()
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.runs.curves import Curve, smoothed
+from headrace.screens.curve_drawing import MOST_CURVES
 from headrace.screens.curves import CurvesScreen
 from headrace.terminal.line_plot import Line, line_plot
 from headrace.terminal.output import document, plain_text
+from headrace.terminal.printable import printable
 from tests.support.examples import scaled
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -38,11 +41,12 @@ def test_a_drawing_has_a_line_and_a_name_for_each_run():
     assert found.svg() == found._repr_html_()
 
 
-@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a&b", '"x"', "ﷺ" * 200])
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a&b", '"x"', "ﷺ" * 200, "\u202edlrm", "\x01\udcff"])
 def test_names_are_escaped(name):
     root = ElementTree.fromstring(screen(curve(name, 1.0, 2.0)).svg())
     assert not list(root.iter(f"{SVG}script"))
-    assert any(text.text == name or text.text == "…" + name[-59:] for text in root.iter(f"{SVG}text"))
+    shown = printable(name)
+    assert any(text.text == shown or text.text == "…" + shown[-59:] for text in root.iter(f"{SVG}text"))
 
 
 @given(st.lists(st.lists(st.floats(-1e9, 1e9), max_size=12), min_size=1, max_size=9))
@@ -55,9 +59,12 @@ def test_any_curves_can_be_drawn(values):
     assert document(found)["curves"][0]["y"] == values[0]
 
 
-def test_colours_come_again_with_dashes():
-    text = screen(*(curve(f"r{k}", 1.0, 2.0) for k in range(9))).svg()
-    assert text.count('stroke-dasharray="7 4"') == 4  # two lines, and both in the legend
+def test_no_two_lines_have_the_colour_and_the_dashes_in_common():
+    root = ElementTree.fromstring(screen(*(curve(f"r{k}", 1.0, 2.0) for k in range(MOST_CURVES))).svg())
+    looks = [(one.get("stroke"), one.get("stroke-dasharray")) for one in root.findall(f"{SVG}g/{SVG}path")]
+    assert len(set(looks)) == len(looks) == MOST_CURVES
+    assert all(one[1] != other[1] for one, other in pairwise(looks)), "neighbours differ by more than their colours"
+    assert {one.get("class") for one in root.findall(f"{SVG}g/{SVG}path")} == {f"c{k}" for k in range(7)}
 
 
 def test_a_line_of_the_terminal():

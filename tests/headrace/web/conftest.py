@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.main import run
+from tests.trainer.synthetic import Synthetic, config
+
+
+@pytest.fixture(scope="session")
+def run_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with two trained runs, and the folder of one without a commit. A test that changes it takes a copy."""
+    pytest.importorskip("tensorflow")
+    from trainer.run.loop import train
+
+    home = tmp_path_factory.mktemp("run_home") / "home"
+    run(["init", "--home", str(home)])
+    for name, hours, options in (("ctr-v1", 3, {}), ("ctr-v2", 4, {"dense_learning_rate": 0.01})):
+        data = Synthetic(hours)
+        given = config(home / "runs" / name, batch_rows=32, **options)
+        train(data.solution, data.read, given, read_labels=data.read_labels)
+    (home / "runs" / "empty-v1").mkdir()
+    return home
