@@ -17,7 +17,7 @@ from headrace.cli.options.runs import job_folder, run_folder
 from headrace.cli.options.session import AsJson, Home, home_folder, home_location, run_location
 from headrace.cli.train_options.arguments import arguments_without_file, parse_training, save_options, training_values
 from headrace.terminal.output import emit, say
-from headrace.views.jobs import FLEET, listed
+from headrace.views.jobs import FLEET, JobPlace, listed, screen_of, shown
 from transforms.child_process import module_command
 from transforms.errors import HeadraceError, InputError
 from transforms.log_fields import log_fields
@@ -52,7 +52,6 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Queue a training job. headrace jobs run starts it."""
-    from headrace.screens.jobs import JobScreen
     from trainer.job.launch.fleet_store import Submission
 
     if command[0] != "train":
@@ -74,7 +73,7 @@ def submit(
     has_file = options.run.from_file or options.run.save_as
     training = arguments_without_file(options) if has_file else tuple(command[1:])
     stored = store.submit(Submission(chosen, count, priority, training, os.getcwd(), place, run_dir))
-    emit(JobScreen(stored, str(store.log_path(stored.job.number)), _run_dir(stored)), as_json=as_json)
+    emit(screen_of(store.folder, stored, job_place), as_json=as_json)
 
 
 @app.command("ls")
@@ -86,11 +85,7 @@ def list_(fleet: FleetFolder = "", home: Home = "", as_json: AsJson = False) -> 
 @app.command("show")
 def show(job: Job, fleet: FleetFolder = "", home: Home = "", as_json: AsJson = False) -> None:
     """Show a job: its state, its command and its files."""
-    from headrace.screens.jobs import JobScreen
-
-    store = _store(fleet, home)
-    stored = store.find(job)
-    emit(JobScreen(stored, str(store.log_path(stored.job.number)), _run_dir(stored)), as_json=as_json)
+    emit(shown(_store(fleet, home).folder, job, job_place), as_json=as_json)
 
 
 @app.command("logs")
@@ -114,13 +109,12 @@ def logs(
 @app.command("stop")
 def stop(job: Job, fleet: FleetFolder = "", home: Home = "", as_json: AsJson = False) -> None:
     """Stop a job: a running one commits first. Submitted again, it goes on from there."""
-    from headrace.screens.jobs import JobScreen
     from trainer.scheduling.fleet import FleetEvent, move
 
     store = _store(fleet, home)
     number = store.find(job).job.number
     stored = store.update(number, lambda one: move(one, FleetEvent.STOP, reason="a person stopped it"))
-    emit(JobScreen(stored, str(store.log_path(number)), _run_dir(stored)), as_json=as_json)
+    emit(screen_of(store.folder, stored, job_place), as_json=as_json)
 
 
 @app.command("run")
@@ -179,6 +173,17 @@ def job_files(stored: StoredJob) -> JobFiles:
     own = stored.submission
     job_dir = _absolute(training_values(own.arguments)["job_dir"], own.folder)
     return JobFiles(job_folder(_run_dir(stored), own.home, job_dir))
+
+
+def job_place(stored: StoredJob) -> JobPlace:
+    """Where the files of a job are; without the folder of a job with options that the training refuses."""
+    run_dir = _run_dir(stored)
+    if not run_dir:
+        return JobPlace()
+    try:
+        return JobPlace(run_dir, job_files(stored).root)
+    except InputError:
+        return JobPlace(run_dir)
 
 
 def _run_dir(stored: StoredJob) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.jobs import job_place
 from headrace.cli.options.session import Home, home_location, home_text, open_warehouse
 from headrace.terminal.output import say
 from headrace.web.config import DEFAULT_PORT, READ_SECS, WebConfig
@@ -20,7 +21,10 @@ def ui(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen at; 0: a free one.")] = DEFAULT_PORT,
     allow_changes: Annotated[
-        bool, typer.Option("--allow-changes", help="Let pages evict and restore memos; without this they only show.")
+        bool,
+        typer.Option(
+            "--allow-changes", help="Let pages evict and restore memos and release jobs; without this they only show."
+        ),
     ] = False,
     token_file: Annotated[
         str,
@@ -41,7 +45,7 @@ def ui(
     """Serve pages that show the warehouse, search its graphs, and preview, do and undo evictions."""
     place = home_location(home)
     config = WebConfig(home=home_text(home), folder="" if "://" in place else place, host=host, port=port, allow_changes=allow_changes, token=_token(token_file), user_header=user_header,
-                       allowed_hosts=tuple(allowed_host or ()))  # fmt: skip
+                       allowed_hosts=tuple(allowed_host or ()), find_job_place=job_place)  # fmt: skip
     try:
         from headrace.web.server import serve
     except ModuleNotFoundError as error:

@@ -55,7 +55,11 @@ def range_of(curves: Sequence[Curve], axis: Axis) -> PlotRange:
     return PlotRange(right / unit, low - margin, high + margin, unit, name)
 
 
+def time_unit(secs: float) -> tuple[str, float]:
+    """The largest unit of time of which so many seconds have some, and its seconds."""
+    return next((one for one in _TIMES if secs >= _LEAST_UNITS * one[1]), _TIMES[-1])
+
+
 def _time(right: float) -> tuple[str, float]:
-    """The largest unit of time of which an axis of so many seconds has some."""
-    name, secs = next((one for one in _TIMES if right >= _LEAST_UNITS * one[1]), _TIMES[-1])
+    name, secs = time_unit(right)
     return f"{name} of training", secs

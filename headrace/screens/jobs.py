@@ -65,9 +65,9 @@ class JobScreen(Shown):
             "log": self.log,
         }
 
-    def render(self) -> RenderableType:
-        """The fields, one a line, and the next step of a held job."""
-        from trainer.scheduling.fleet import MEANING, FleetState
+    def pairs(self) -> list[tuple[str, str]]:
+        """The fields as texts, by name; those that are known."""
+        from trainer.scheduling.fleet import MEANING
 
         job, own = self.stored.job, self.stored.submission
         pairs = [
@@ -84,10 +84,15 @@ class JobScreen(Shown):
             ("run", self.run_dir),
             ("output", self.log),
         ]
-        shown = facts([(name, text) for name, text in pairs if text])
-        if job.state is not FleetState.HELD:
-            return shown
-        return Group(shown, "", f"next: correct the cause, then: headrace holds release {self.run_dir or 'RUN'}")
+        return [(name, text) for name, text in pairs if text]
+
+    def render(self) -> RenderableType:
+        """The fields, one a line, and the next step of a held job."""
+        from trainer.scheduling.fleet import FleetState
+
+        if self.stored.job.state is not FleetState.HELD:
+            return facts(self.pairs())
+        return Group(facts(self.pairs()), "", f"next: correct the cause, then: headrace holds release {self.run_dir or 'RUN'}")  # fmt: skip
 
 
 def _fields(one: StoredJob) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headrace.views.jobs import FindPlace, JobPlace
 from transforms.errors import InputError
 
 DEFAULT_PORT = 8321
@@ -27,10 +28,11 @@ class WebConfig:
         folder: The folder of a local home, which also has runs, jobs, plans and towers; empty for a home elsewhere.
         host: The address to listen at. One that other machines reach needs a token or a header of an identity proxy.
         port: The port; 0: any free one.
-        allow_changes: Whether pages may evict and restore; otherwise they only show.
+        allow_changes: Whether pages may evict, restore and release; otherwise they only show.
         token: The token that a browser presents; empty: a random one, printed at the start.
         user_header: The header in which an identity proxy names the user; requests without it are refused.
         allowed_hosts: Further names by which browsers reach the pages, as in the header ``Host``.
+        find_job_place: Finds the files of a fleet's job.
     """
 
     home: str
@@ -41,6 +43,7 @@ class WebConfig:
     token: str = ""
     user_header: str = ""
     allowed_hosts: tuple[str, ...] = ()
+    find_job_place: FindPlace = field(default=lambda stored: JobPlace(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raises :class:`InputError` for an invalid value, and for an open address without a token or a header."""

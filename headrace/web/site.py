@@ -205,9 +205,17 @@ def session_of(request: Request) -> Session:
 
 def whole_number(request: Request, name: str) -> int:
     """A number of an address; 0 without one. Raises :class:`InputError`."""
-    text = request.query_params.get(name, "0")
+    return _whole(request.query_params.get(name, "0"), name)
+
+
+def number_part(request: Request, name: str) -> int:
+    """A part of an address that is a number. Raises :class:`InputError`."""
+    return _whole(request.path_params[name], name)
+
+
+def _whole(text: str, where: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise InputError("a number of an address must be whole", where=name, value=text, allowed="0 to 999999999")
+        raise InputError("a number of an address must be whole", where=where, value=text, allowed="0 to 999999999")
     return int(text)
 
 

@@ -16,7 +16,7 @@ from headrace.screens.runs import change_text, newest_epochs, normalized_losses,
 from headrace.screens.score_figures import figure_table
 from headrace.views import checkpoints, holds, runs
 from headrace.web.rendering import address_part
-from headrace.web.site import PAGE_ROWS, Site, checked_part, picture
+from headrace.web.site import PAGE_ROWS, Site, checked_part, number_part, picture
 from transforms.errors import HeadraceError, InputError, NotFound
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class RunPages:
             Route("/runs/diff", self.diff),
             Route("/runs/{name}", self.run),
             Route("/runs/{name}/checkpoints", self.checkpoints),
-            Route("/runs/{name}/checkpoints/{epochs:int}", self.checkpoint),
+            Route("/runs/{name}/checkpoints/{epochs}", self.checkpoint),
         ]
 
     def runs(self, request: Request) -> Response:
@@ -121,7 +121,7 @@ class RunPages:
     def checkpoint(self, request: Request) -> Response:
         """What a checkpoint holds."""
         folder = run_folder(self._site, request)
-        found = checkpoints.shown(str(folder), request.path_params["epochs"], lambda sentence: None)
+        found = checkpoints.shown(str(folder), number_part(request, "epochs"), lambda sentence: None)
         return self._site.page(request, "checkpoint.html", found, name=folder.name)
 
     def diff(self, request: Request) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -45,9 +45,16 @@ def entry_of(replayed: Job, job: Job, event: Event) -> Entry:
 
 def replay(job: Job, entries: Iterable[Entry]) -> Job:
     """The job after the entries of its log."""
+    for _, after in replayed_entries(job, entries):
+        job = after
+    return job
+
+
+def replayed_entries(job: Job, entries: Iterable[Entry]) -> Iterator[tuple[Entry, Job]]:
+    """Each entry of a log, with the job after it."""
     for entry in entries:
         job, _ = advance(_at(job, entry), entry.event)
-    return job
+        yield entry, job
 
 
 def hold_in_log(path: Path, *, job: str, release: str) -> Hold | None:
