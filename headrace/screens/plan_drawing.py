@@ -26,7 +26,10 @@ def plan_svg(plan: PartitionPlan, report: PlanReport) -> str:
         for name, size in of_core.items():
             totals[name] += size
     largest = sorted(totals, key=lambda name: (-totals[name], name))[:_COLOURED]
-    colours = {name: f"hsl({round(360 * k / max(len(largest), 1))} 62% 52%)" for k, name in enumerate(largest)}
+    # neighbours in size differ in lightness too
+    colours = {
+        name: f"hsl({round(360 * k / max(len(largest), 1))} 62% {44 + 18 * (k % 2)}%)" for k, name in enumerate(largest)
+    }
     height = _TOP + _ROW * len(shown) + 20 * (-(-(len(largest) + 1) // 4)) + 24
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
@@ -43,7 +46,7 @@ def plan_svg(plan: PartitionPlan, report: PlanReport) -> str:
     parts.append(_text(_LABEL, 58, f"bytes of tables, up to {bytes_text(most_bytes)}"))
     parts.append(_text(_LABEL + half + _GAP, 58, f"seconds of a step, up to {brief_text(most_secs)}"))
     for k, (phase, colour) in enumerate(_PHASES):
-        at = _LABEL + half + _GAP + 232 + 84 * k
+        at = _LABEL + half + _GAP + 252 + 76 * k
         parts += [_bar(at, 48, 8, colour, phase), _text(at + 12, 58, phase)]
     for k, core in enumerate(shown):
         y = _TOP + _ROW * k

@@ -48,6 +48,19 @@ class FollowedPlanRow:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PlanChangeRow:
+    """A plan that came into force, as texts.
+
+    Attributes:
+        cells: the commit, the plan, and its figures, in the order of the columns; empty where there are none.
+        reason: why.
+    """
+
+    cells: tuple[str, ...]
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class PlanHistoryScreen(Shown):
     """The plans of a run whose plan follows its data.
@@ -67,6 +80,10 @@ class PlanHistoryScreen(Shown):
         """The screen of a log."""
         return cls(FollowedPlanRow.of(run, log), log.changes, {one.plan: one.saved_secs for one in log.candidates})
 
+    def rows(self) -> tuple[PlanChangeRow, ...]:
+        """The plans that came into force, as texts."""
+        return tuple(PlanChangeRow(_row(one), _reason(one)) for one in self.changes)
+
     def render(self) -> RenderableType:
         """A row for each plan, then the reason of each."""
         columns = (
@@ -79,14 +96,15 @@ class PlanHistoryScreen(Shown):
             "took>",
             "a step, measured>",
         )
-        reasons = [f"{_name(one.plan)}: {_reason(one)}" for one in self.changes]
+        rows = self.rows()
+        reasons = [f"{one.cells[1]}: {one.reason}" for one in rows]
         waiting = [
             f"{_name(plan)} would have saved {secs_text(saved)} since it began to save" for plan, saved in self.candidates.items() if saved > 0
         ]  # fmt: skip
         return Group(
             f"the plan of {self.followed.run} {self.followed.text().partition(': headrace')[0]}",
             "",
-            grid(columns, [_row(one) for one in self.changes]),
+            grid(columns, [one.cells for one in rows]),
             "",
             *reasons,
             *waiting,

@@ -22,6 +22,7 @@ from headrace.web.pages.evictions import EvictionPages
 from headrace.web.pages.graphs import GraphPages
 from headrace.web.pages.jobs import JobPages
 from headrace.web.pages.models import ModelPages
+from headrace.web.pages.plans import PlanPages
 from headrace.web.pages.queue import QueuePage
 from headrace.web.pages.runs import RunPages
 from headrace.web.pages.start import StartPage
@@ -32,7 +33,18 @@ from headrace.web.site import Site
 from transforms.errors import HeadraceError
 from warehouse.warehouse import Warehouse
 
-_GROUPS = (StartPage, GraphPages, ModelPages, TablePages, RunPages, JobPages, EvictionPages, QueuePage, TaskPages)
+_GROUPS = (
+    StartPage,
+    GraphPages,
+    ModelPages,
+    TablePages,
+    RunPages,
+    JobPages,
+    PlanPages,
+    EvictionPages,
+    QueuePage,
+    TaskPages,
+)
 
 
 def make_app(warehouse: Warehouse, config: WebConfig, *, token: str, port: Callable[[], int]) -> ASGIApp:

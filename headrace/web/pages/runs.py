@@ -14,7 +14,7 @@ from headrace.runs.run_folders import RUNS, folders_of_home
 from headrace.screens.curve_drawing import MOST_CURVES
 from headrace.screens.runs import change_text, newest_epochs, normalized_losses, option_text, value_text
 from headrace.screens.score_figures import figure_table
-from headrace.views import checkpoints, holds, runs
+from headrace.views import checkpoints, holds, run_plans, runs
 from headrace.web.rendering import address_part
 from headrace.web.site import PAGE_ROWS, Site, checked_part, number_part, picture
 from transforms.errors import HeadraceError, InputError, NotFound
@@ -108,7 +108,7 @@ class RunPages:
             evaluations=figure_table((one, one.scores) for one in evaluations),
             commits=commits,
             problems=[one for one in (evaluations_problem, commits_problem) if one],
-            has_towers=False,
+            has_towers=run_plans.has_towers(str(folder)),
             is_live=found.state == TRAINING,
         )
 
