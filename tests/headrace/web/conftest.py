@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.cli.main import run
+from tests.headrace.web.browsers import CHROMIUM
+from tests.support.processes import PATIENCE_SECS
 from tests.trainer.synthetic import Synthetic, config
 
 
@@ -22,3 +26,14 @@ def run_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         train(data.solution, data.read, given, read_labels=data.read_labels)
     (home / "runs" / "empty-v1").mkdir()
     return home
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Chromium, without a page."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE_SECS * 1000)
+        yield browser
+        browser.close()

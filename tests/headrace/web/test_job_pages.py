@@ -16,19 +16,17 @@ from headrace.cli.main import run
 from headrace.views.jobs import TAIL_BYTES, TAIL_LINES, log_tail
 from headrace.web.guard import HEADERS
 from tests.headrace.web.pages import Browser, served
+from tests.headrace.web.run_homes import add_fleet
 from tests.trainer.job.control.serving import serving
 from tests.trainer.job.launch.held_jobs import REASON, hold, make_run
 from trainer.job.control.job_files import JobFiles
 from trainer.job.launch.fleet_store import FleetStore, Submission
 from trainer.job.launch.holds import find_hold, release_hold
 from trainer.run.progress.lock import run_lock
-from trainer.scheduling.fleet import FleetEvent, move
 from trainer.scheduling.holds import describe_error
 from warehouse import Warehouse, WarehouseConfig
 
 pytestmark = pytest.mark.medium
-
-HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
 
 
 @pytest.fixture(scope="module")
@@ -36,25 +34,7 @@ def home(run_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with a fleet of four jobs, of which one has a trained run, one is held, and one has an output that tries to be more than text."""
     copy = tmp_path_factory.mktemp("jobs") / "home"
     shutil.copytree(run_home, copy)
-    store = FleetStore(copy / "fleet")
-    held = copy / "runs" / "held-v1"
-    hold(held)
-    for name, run_dir in (("trained", copy / "runs" / "ctr-v1"), ("held", held), ("odd", ""), ("waits", "")):
-        arguments = ("ctr", "--hosts", "1", *(("--run-dir", str(run_dir)) if run_dir else ()))
-        store.submit(Submission(name, 1, 0, arguments, str(copy), str(copy), str(run_dir)))
-    for number, *events in (
-        (1, FleetEvent.START, FleetEvent.FINISH),
-        (2, FleetEvent.START, FleetEvent.HOLD),
-        (3, FleetEvent.START),
-    ):
-        for event in events:
-            store.update(
-                number, lambda one, event=event: move(one, event, reason=HOSTILE if event is FleetEvent.HOLD else "")
-            )  # type: ignore[misc]
-    store.log_path(3).parent.mkdir(exist_ok=True)
-    store.log_path(3).write_bytes(
-        b"first\n" + HOSTILE.encode() + b"\n\xff\xfe broken \xf0\x28\n" + b"y" * 10_000 + b"\nlast\n"
-    )
+    add_fleet(copy)
     (copy / "bucket-jobs").mkdir()
     hold(copy / "bucket-jobs" / "bucket-run-0123456789")
     damaged = hold(copy / "runs" / "torn-v1")

@@ -17,6 +17,7 @@ from headrace.cli.main import run
 from headrace.web.guard import HEADERS
 from tests.headrace.kept_run import KEPT
 from tests.headrace.web.pages import Browser, served
+from tests.headrace.web.run_homes import add_planned_run
 from tests.trainer.job.control.controller_process import job_settings
 from tests.trainer.job.launch.held_jobs import make_run
 from trainer.job.launch.job_spec import JobSpec
@@ -24,10 +25,6 @@ from trainer.planning.plan_document import plan_fingerprint, read_plan
 from warehouse import Warehouse, WarehouseConfig
 
 pytestmark = pytest.mark.medium
-
-TABLES = {
-    "tables": [{"name": "words", "rows": 500, "dim": 4, "pooling_factor": 2}, {"name": "user", "rows": 200, "dim": 4}]
-}
 
 
 @pytest.fixture(scope="module")
@@ -37,34 +34,7 @@ def home(run_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = folder / "home"
     shutil.copytree(run_home, copy)
     runs = copy / "runs"
-    (folder / "tables.json").write_text(json.dumps(TABLES))
-    place = ["--home", str(copy)]
-    made = [
-        "plan",
-        "make",
-        "--tables",
-        str(folder / "tables.json"),
-        "--topology",
-        "cpu:2",
-        "--output",
-        str(folder / "plan.json"),
-    ]
-    assert run([*made, *place]) == 0
-    assert (
-        run(
-            [
-                "ckpt",
-                "reshard",
-                str(runs / "ctr-v1"),
-                "--output",
-                str(runs / "planned-v1"),
-                "--plan",
-                str(folder / "plan.json"),
-                *place,
-            ]
-        )
-        == 0
-    )
+    add_planned_run(copy)
     with zipfile.ZipFile(KEPT) as archive:
         for name in archive.namelist():
             if name.startswith("run/"):
