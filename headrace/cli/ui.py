@@ -42,7 +42,7 @@ def ui(
     ] = None,
     home: Home = "",
 ) -> None:
-    """Serve pages that show the warehouse, search its graphs, and preview, do and undo evictions."""
+    """Serve pages that show the warehouse and its trainings, search its graphs, do and undo evictions, and release held jobs."""
     place = home_location(home)
     config = WebConfig(home=home_text(home), folder="" if "://" in place else place, host=host, port=port, allow_changes=allow_changes, token=_token(token_file), user_header=user_header,
                        allowed_hosts=tuple(allowed_host or ()), find_job_place=job_place)  # fmt: skip

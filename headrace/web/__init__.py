@@ -1,1 +1,1 @@
-"""Pages of a warehouse in a browser: see, search, evict and restore; rendered on the server."""
+"""Pages of a warehouse and its trainings in a browser: see, search, evict, restore and release; rendered on the server."""
