@@ -215,23 +215,14 @@ class HeldJobs:
     """Which held jobs still are; a log is read again when it has changed."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[tuple[int, int, int], bool]] = {}
+        from headrace.runs.known_runs import KnownHolds
+
+        self._known = KnownHolds()
 
     def has(self, stored: StoredJob) -> bool:
         """Whether an error holds the job; an unreadable one is held."""
-        from trainer.job.launch.holds import find_hold
-
         files = job_files(stored)
         try:
-            facts = files.log.stat()
-        except OSError:
+            return not files.log.exists() or self._known.find(files) is not None
+        except HeadraceError:
             return True
-        seen = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
-        known = self._known.get(stored.job.number)
-        if known is None or known[0] != seen:
-            try:
-                known = seen, find_hold(files) is not None
-            except HeadraceError:
-                known = seen, True
-            self._known[stored.job.number] = known
-        return known[1]

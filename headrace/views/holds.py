@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from transforms.errors import Busy, HeadraceError, NotFound
 
 if TYPE_CHECKING:
     from headrace.screens.holds import HoldsScreen, ReleasedScreen
+    from trainer.job.control.job_files import JobFiles
+    from trainer.scheduling.orders import Hold
+
+#: Finds the hold of a job; None if it is not held.
+FindHold: TypeAlias = "Callable[[JobFiles], Hold | None]"
 
 
-def held_of_home(home: str | Path) -> HoldsScreen:
-    """The held jobs of a local home, also those of runs in buckets; a job that cannot be read has its reason."""
+def held_of_home(home: str | Path, find: FindHold | None = None) -> HoldsScreen:
+    """The held jobs of a local home, also those of runs in buckets; a job that cannot be read has its reason. ``find``: see :func:`held`."""
     from headrace.runs.run_folders import job_folders_of_home
 
-    return held(job_folders_of_home(home), are_named=False)
+    return held(job_folders_of_home(home), are_named=False, find=find)
 
 
-def held(folders: Sequence[Path], *, are_named: bool) -> HoldsScreen:
-    """The jobs in these folders that are held, with the reasons. ``are_named``: a folder without a job, and a damaged one, are errors."""
+def held(folders: Sequence[Path], *, are_named: bool, find: FindHold | None = None) -> HoldsScreen:
+    """The jobs in these folders that are held, with the reasons.
+
+    Args:
+        folders: of jobs.
+        are_named: a folder without a job, and a damaged one, are errors.
+        find: finds the hold of a job; None: in its log, each time.
+    """
     from headrace.screens.holds import HoldRow, HoldsScreen
     from trainer.job.control.job_files import JobFiles
     from trainer.job.launch.holds import find_hold
@@ -28,7 +39,7 @@ def held(folders: Sequence[Path], *, are_named: bool) -> HoldsScreen:
     rows = []
     for folder in folders:
         try:
-            hold = find_hold(JobFiles(folder))
+            hold = (find or find_hold)(JobFiles(folder))
         except NotFound:
             if are_named:
                 raise

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from headrace.runs.curves import Axis
     from headrace.runs.history import History, Rows
+    from headrace.runs.trained_run import TrainedRun
     from headrace.screens.curves import CurvesScreen
     from headrace.screens.runs import EventFilesScreen, RunDiffScreen, RunRow, RunScreen, RunsScreen
     from headrace.tracking.event_folder import EventFolder
+    from headrace.views.holds import FindHold
     from trainer.run.progress.evaluation_log import EvaluatedCommit
     from transforms.errors import HeadraceError
 
+#: Reads the run in a folder.
+ReadRun: TypeAlias = "Callable[[str], TrainedRun]"
 
-def listed(home: str) -> RunsScreen:
-    """The runs in the folder ``runs`` of a local home, those with the newest commits first; one that cannot be read has its reason."""
+
+def listed(home: str, read: ReadRun | None = None, find: FindHold | None = None) -> RunsScreen:
+    """The runs in the folder ``runs`` of a local home, those with the newest commits first; one that cannot be read has its reason.
+
+    Args:
+        home: a folder.
+        read, find: read a run, and find the hold of its job; None: from their files, each time.
+    """
     from headrace.runs.run_folders import RUNS, folders_of_home
     from headrace.screens.runs import RunsScreen
 
-    rows = [_row(path) for path in folders_of_home(home)]
+    rows = [_row(path, read, find) for path in folders_of_home(home)]
     rows.sort(key=lambda row: 0.0 if row.run is None else -row.run.committed_secs)
     return RunsScreen(str(Path(home) / RUNS), tuple(rows))
 
@@ -122,22 +132,22 @@ def _names(folders: Sequence[str]) -> list[str]:
     return [name if short.count(name) == 1 else folder for name, folder in zip(short, folders, strict=True)]
 
 
-def _row(path: Path) -> RunRow:
+def _row(path: Path, read: ReadRun | None, find: FindHold | None) -> RunRow:
     from headrace.runs.trained_run import read_run
     from headrace.screens.runs import RunRow
     from transforms.errors import HeadraceError, NotFound
 
     folder = str(path)
     try:
-        run, problem = read_run(folder), ""
+        run, problem = (read or read_run)(folder), ""
     except NotFound:
         run, problem = None, "no commit yet"
     except HeadraceError as error:  # a run that cannot be read must not hide the others
         run, problem = None, f"{error.what} ({error.where})"
-    return RunRow(run, folder, path.name, state_of(folder), problem)
+    return RunRow(run, folder, path.name, state_of(folder, find), problem)
 
 
-def state_of(folder: str) -> str:
+def state_of(folder: str, find: FindHold | None = None) -> str:
     """Whether a process trains the run now, or an error holds its job; "-" for a run in a bucket, which has no lock."""
     from trainer.job.control.job_files import JobFiles
     from trainer.job.launch.holds import find_hold
@@ -148,7 +158,7 @@ def state_of(folder: str) -> str:
     if is_gcs(folder):
         return "-"
     try:
-        if find_hold(JobFiles(Path(folder))) is not None:
+        if (find or find_hold)(JobFiles(Path(folder))) is not None:
             return "held"
     except NotFound:
         pass  # one process trains it

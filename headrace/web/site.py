@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from headrace.runs.known_runs import KnownHolds, KnownRuns
 from headrace.screens.shown import Shown
 from headrace.terminal.output import json_text
 from headrace.terminal.user import user_name
@@ -72,6 +73,7 @@ class Site:
     def __init__(self, warehouse: Warehouse, config: WebConfig, sessions: Sessions) -> None:
         self.warehouse, self.config, self.sessions = warehouse, config, sessions
         self.changes = Changes(sessions.number)
+        self.runs, self.holds = KnownRuns(), KnownHolds()
         self._templates = environment()
 
     @property

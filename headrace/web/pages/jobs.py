@@ -44,7 +44,7 @@ class JobPages:
     def jobs(self, request: Request) -> Response:
         """The jobs of the fleet."""
         found = jobs.listed(self._fleet)
-        held = holds.held_of_home(self._site.folder).holds
+        held = holds.held_of_home(self._site.folder, self._site.holds.find).holds
         return self._site.page(request, "jobs.html", found, held=len(held), is_live=any(one.job.state not in ENDED for one in found.jobs))  # fmt: skip
 
     def job(self, request: Request) -> Response:
@@ -82,7 +82,7 @@ class JobPages:
 
     def holds(self, request: Request) -> Response:
         """The jobs of the home that are held, also those that no fleet has started."""
-        found = holds.held_of_home(self._site.folder)
+        found = holds.held_of_home(self._site.folder, self._site.holds.find)
         return self._site.page(request, "holds.html", found, address_of=lambda one: address_of_hold(Path(one.run)))
 
     def hold(self, request: Request) -> Response:

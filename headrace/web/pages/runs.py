@@ -77,7 +77,7 @@ class RunPages:
 
     def runs(self, request: Request) -> Response:
         """The runs of the home."""
-        found = runs.listed(str(self._site.folder))
+        found = runs.listed(str(self._site.folder), self._site.runs.read, self._site.holds.find)
         is_live = any(row.state == TRAINING for row in found.runs)
         held = sum(row.state == "held" for row in found.runs)
         return self._site.page(request, "runs.html", found, figures=found.figures(), held=held, address_of=address_of_run, is_live=is_live)  # fmt: skip
