@@ -30,7 +30,9 @@ def towers_svg(plan: TowerPlan) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
         'class="headrace-towers" font-family="monospace" font-size="11" role="img">',
         f"<title>{escape(title)}</title>",
-        dark_style("headrace-towers"),
+        dark_style(
+            "headrace-towers", {"rect:not(.ground)": "filter: brightness(1.4)", "circle": "filter: brightness(1.4)"}
+        ),
         f'<rect class="ground" width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="12" y="24" font-size="15" fill="#111">{escape(title)}</text>',
         f'<text x="12" y="44" fill="#666">{escape(plan.source)}</text>',
