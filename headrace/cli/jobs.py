@@ -223,6 +223,7 @@ class HeldJobs:
         """Whether an error holds the job; an unreadable one is held."""
         files = job_files(stored)
         try:
-            return not files.log.exists() or self._known.find(files) is not None
-        except HeadraceError:
+            files.log.stat()
+            return self._known.find(files) is not None
+        except (OSError, HeadraceError):
             return True
