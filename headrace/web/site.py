@@ -239,3 +239,14 @@ def checked_part(request: Request, name: str, among: Iterable[str], what: str) -
     if part not in known:
         raise NotFound(f"the address must name {what}", where=name, value=part, allowed=nearest(part, known))
     return part
+
+
+def readable(read: Callable[[], Any], without: Any, problems: list[HeadraceError]) -> Any:
+    """A part of a page: what is read, or what stands for it if it is not there, or cannot be read; then the error is added to ``problems``."""
+    try:
+        return read()
+    except NotFound:
+        return without
+    except HeadraceError as error:
+        problems.append(error)
+        return without

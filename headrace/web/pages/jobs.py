@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +13,7 @@ from headrace.screens.timeline_drawing import timeline_svg
 from headrace.views import holds, jobs
 from headrace.web.pages.runs import address_of_hold, address_of_run
 from headrace.web.rendering import address_part
-from headrace.web.site import Posted, Site, checked_part, picture
+from headrace.web.site import Posted, Site, checked_part, picture, readable
 from trainer.job.launch.fleet_store import StoredJob
 from trainer.scheduling.fleet import ENDED
 from transforms.errors import HeadraceError, InputError, NotFound
@@ -61,10 +59,10 @@ class JobPages:
             number=stored.job.number,
             hold=None if folder is None else next(iter(holds.held([folder], are_named=False).holds), None),
             hold_address=address_of_hold(folder) if folder in job_folders_of_home(self._site.folder) else "",
-            timeline=None if folder is None else _read(lambda: jobs.timeline(folder), None, problems),
+            timeline=None if folder is None else readable(lambda: jobs.timeline(folder), None, problems),
             most_spans=_MOST_SPANS,
-            speeds=_read(lambda: jobs.speeds(place.run_dir, _MOST_COMMITS), (), problems) if place.run_dir else (),
-            tail=_read(lambda: jobs.log_tail(found.log), None, problems),
+            speeds=readable(lambda: jobs.speeds(place.run_dir, _MOST_COMMITS), (), problems) if place.run_dir else (),
+            tail=readable(lambda: jobs.log_tail(found.log), None, problems),
             run_address=self._run_address(place.run_dir),
             run_part=address_part(Path(place.run_dir).name),
             problems=problems,
@@ -121,14 +119,3 @@ class JobPages:
         folder = Path(run_dir)
         is_of_home = bool(run_dir) and folder.absolute().parent == (self._site.folder / RUNS).absolute() and folder.is_dir()  # fmt: skip
         return address_of_run(folder.name) if is_of_home else ""
-
-
-def _read(read: Callable[[], Any], without: Any, problems: list[HeadraceError]) -> Any:
-    """What is read; a part that is not there, or that cannot be read, hides no other."""
-    try:
-        return read()
-    except NotFound:
-        return without
-    except HeadraceError as error:
-        problems.append(error)
-        return without

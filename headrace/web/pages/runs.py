@@ -16,11 +16,11 @@ from headrace.screens.runs import change_text, newest_epochs, normalized_losses,
 from headrace.screens.score_figures import figure_table
 from headrace.views import checkpoints, holds, run_plans, runs
 from headrace.web.rendering import address_part
-from headrace.web.site import PAGE_ROWS, Site, checked_part, number_part, picture
+from headrace.web.site import PAGE_ROWS, Site, checked_part, number_part, picture, readable
 from transforms.errors import HeadraceError, InputError, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from headrace.screens.checkpoints import CheckpointsScreen
     from headrace.screens.curves import CurvesScreen
@@ -94,8 +94,9 @@ class RunPages:
             state = runs.state_of(str(folder))
             return self._site.page(request, "unreadable_run.html", None, **shared, error=error, state=state, is_live=state == TRAINING)  # fmt: skip
         newest = newest_epochs(found.run)
-        evaluations, evaluations_problem = _readable(lambda: runs.evaluations(str(folder))[-PAGE_ROWS:], ())
-        commits, commits_problem = _readable(lambda: checkpoints.listed(str(folder)), None)
+        problems: list[HeadraceError] = []
+        evaluations = readable(lambda: runs.evaluations(str(folder))[-PAGE_ROWS:], (), problems)
+        commits = readable(lambda: checkpoints.listed(str(folder)), None, problems)
         return self._site.page(
             request,
             "run.html",
@@ -107,7 +108,7 @@ class RunPages:
             held_out=None if found.run.held_out is None else figure_table([("", found.run.held_out)]),
             evaluations=figure_table((one, one.scores) for one in evaluations),
             commits=commits,
-            problems=[one for one in (evaluations_problem, commits_problem) if one],
+            problems=problems,
             has_towers=run_plans.has_towers(str(folder)),
             is_live=found.state == TRAINING,
         )
@@ -197,11 +198,3 @@ def _number(text: str) -> float:
 
 def _hold(folder: Path) -> HoldRow | None:
     return next(iter(holds.held([folder], are_named=False).holds), None)
-
-
-def _readable(read: Callable[[], Any], without: Any) -> tuple[Any, HeadraceError | None]:
-    """What is read, or what stands for it and the error, so that the rest of a page is shown."""
-    try:
-        return read(), None
-    except HeadraceError as error:
-        return without, error
