@@ -72,7 +72,7 @@ EXTRAS = {
     "metrics": ["prometheus-client>=0.21"],
     "notebook": ["ipykernel>=6.29", "ipython>=8.20"],
     "plan": ["ortools>=9.12", "scipy>=1.14"],
-    "ui": ["jinja2>=3.1", "markupsafe>=2.1", "python-multipart>=0.0.18", "starlette>=1.0", "uvicorn>=0.30"],
+    "ui": ["h11>=0.14", "jinja2>=3.1", "markupsafe>=2.1", "starlette>=1.0", "uvicorn>=0.30"],
     "bench": ["duckdb>=1.4", "networkx>=3.4", "polars>=1.20", "scikit-learn>=1.5", "scipy>=1.14"],
     "test": [
         "cryptography>=42",

@@ -16,6 +16,7 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)", re.ASCII)
 _SPAN_SECS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|)", re.ASCII)
 _AGE_SECS = {"": 86_400, "d": 86_400, "h": 3_600}
+_MOST_AGE_SECS = 365_250 * 86_400
 
 
 def bytes_of(option: str, text: str) -> int | None:
@@ -26,7 +27,10 @@ def bytes_of(option: str, text: str) -> int | None:
     if found is None or found.group(2) not in _UNITS:
         raise InputError("a size must be a number of bytes or have a unit", where=option, value=text,
                          allowed="such as 4096, 500GB, 1.5GiB, 20MB")  # fmt: skip
-    return round(float(found.group(1)) * _UNITS[found.group(2)])
+    size = float(found.group(1)) * _UNITS[found.group(2)]
+    if not size < 2**63:
+        raise InputError("a size must be less than 8 EiB", where=option, value=text)
+    return round(size)
 
 
 def moment_of(option: str, text: str) -> datetime | None:
@@ -35,11 +39,13 @@ def moment_of(option: str, text: str) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment.astimezone(UTC)  # year 0 or 10,000 in UTC: OverflowError
+    except (ValueError, OverflowError):
         raise InputError(
             "a time must be ISO 8601", where=option, value=text, allowed="such as 2026-03-02T18:00"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment
 
 
 def span_of(option: str, text: str) -> float:
@@ -65,7 +71,10 @@ def age_of(option: str, text: str, now: float) -> float | None:
         return None
     found = _AGE.fullmatch(text.strip().lower())
     if found is not None:
-        return now - float(found.group(1)) * _AGE_SECS[found.group(2)]
+        age_secs = float(found.group(1)) * _AGE_SECS[found.group(2)]
+        if age_secs > _MOST_AGE_SECS:
+            raise InputError("an age must be at most 1,000 years", where=option, value=text)
+        return now - age_secs
     try:
         moment = moment_of(option, text)
     except InputError:

@@ -17,6 +17,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from headrace.web.config import WebConfig
+from headrace.web.form_body import form_fields
 from headrace.web.guard import ENTRANCE, Guard, set_cookie
 from headrace.web.pages.evictions import EvictionPages
 from headrace.web.pages.graphs import GraphPages
@@ -69,7 +70,7 @@ def _entrance(site: Site) -> Route:
         """Take the token of a browser, and give it a session."""
         given = request.query_params.get("token", "")
         if request.method == "POST":
-            given = str((await request.form()).get("token", ""))
+            given = (await form_fields(request)).get("token", "")
         if not given:
             return HTMLResponse(site.html(request, "enter.html"))
         session = None if site.config.user_header else site.sessions.enter(given)

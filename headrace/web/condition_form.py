@@ -95,6 +95,6 @@ def _number(field: str, text: str) -> float | None:
         found = float(text)
     except ValueError:
         found = math.nan
-    if not math.isfinite(found):
-        raise InputError(f"{field} must be a number", where=field, value=text)
+    if not abs(found) < 2**63:  # neither NaN nor more than SQL has
+        raise InputError(f"{field} must be a number below 2^63", where=field, value=text)
     return found

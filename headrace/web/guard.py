@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.web.config import WebConfig
@@ -18,10 +17,14 @@ from headrace.web.sessions import Session, Sessions
 COOKIE = "headrace_session"
 #: The path at which a browser presents the token.
 ENTRANCE = "/enter"
+#: The path at which a supervisor asks whether the server answers: without a session, and without a word about the warehouse.
+HEALTH = "/healthz"
 #: The most bytes of the body of a request.
 MOST_BODY_BYTES = 65_536
 #: The most characters of a path with its query.
 MOST_TARGET = 16_384
+#: The most characters of the name of a user.
+MOST_USER = 320
 
 HEADERS: Mapping[str, str] = {
     "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; "
@@ -78,7 +81,9 @@ class Guard:
 
     def _answer(self, request: Request) -> Response | None:
         """The answer to a request that no page sees; None if one may."""
-        headers, path = request.headers, request.url.path
+        headers, path = request.headers, request.scope["path"]
+        if path == HEALTH and request.method in ("GET", "HEAD"):
+            return PlainTextResponse("ok\n")
         if headers.get("host", "") not in self._config.hosts(self._port()):
             return self._refuse(request, 421, "the address must be one that this server has",
                                 "open the address that headrace ui printed, or start it with --allowed-host")  # fmt: skip
@@ -88,12 +93,16 @@ class Guard:
             return self._refuse(
                 request, 414, f"an address must be at most {MOST_TARGET:,} characters", "shorten its conditions"
             )
+        if "\0" in path or b"%00" in request.scope["query_string"]:
+            return self._refuse(request, 400, "an address must hold no NUL character", "")
         if _too_long(headers):
             return self._refuse(request, 413, f"a form must be at most {MOST_BODY_BYTES:,} bytes", "")
-        if request.method == "POST" and not _is_same_site(headers, request.url.scheme):
+        if request.method == "POST" and not _is_same_site(headers, request.scope["scheme"]):
             return self._refuse(
                 request, 403, "a form must come from a page of this server", "open the page again, and send its form"
             )
+        if _is_part_of_another_site(headers):
+            return self._refuse(request, 403, "a page of another site must only link to this one", "")
         if path.startswith("/static/") or path == ENTRANCE:
             return None
         session, is_new = self._session(request)
@@ -111,8 +120,8 @@ class Guard:
         known = self._sessions.find(cookie_of(request.headers))
         if not self._config.user_header:
             return known, False
-        user = request.headers.get(self._config.user_header, "")
-        if not user or len(request.headers.getlist(self._config.user_header)) != 1:
+        user = _user_of(request.headers.getlist(self._config.user_header))
+        if not user:
             return None, False
         if known is not None and known.user == user:
             return known, False
@@ -142,8 +151,22 @@ def _is_same_site(headers: Headers, scheme: str) -> bool:
     """Whether a browser says that a form is from a page of this server; without a word of it, it is not."""
     if headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return False
-    origin = urlsplit(headers.get("origin", ""))
-    return origin.scheme in (scheme, "https") and origin.netloc == headers.get("host", "")
+    host = headers.get("host", "")
+    return headers.getlist("origin") in ([f"{scheme}://{host}"], [f"https://{host}"])
+
+
+def _is_part_of_another_site(headers: Headers) -> bool:
+    """Whether a page of another site loads this one as a part of itself: a frame, a picture, a fetch. It may link here."""
+    is_opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest", "document") == "document"
+    return headers.get("sec-fetch-site", "none") in ("cross-site", "same-site") and not is_opened
+
+
+def _user_of(given: list[str]) -> str:
+    """The user that an identity proxy names, as UTF-8; empty unless it is one printable name of a length that names have."""
+    if len(given) != 1:
+        return ""
+    user = given[0].encode("latin-1", "replace").decode("utf-8", "replace")
+    return user if len(user) <= MOST_USER and user.isprintable() else ""
 
 
 def _bounded(receive: Receive) -> Receive:

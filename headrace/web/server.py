@@ -10,11 +10,12 @@ import uvicorn
 
 from headrace.web.app import make_app
 from headrace.web.config import WebConfig
+from headrace.web.connections import TimedConnection
 from transforms.errors import StorageError
 from warehouse.warehouse import Warehouse
 
-#: Seconds that an idle connection stays open, and the most connections at a time.
-_KEEP_ALIVE_SECS, _MOST_CONNECTIONS = 5, 200
+#: Seconds that a connection stays open after an answer, and the most connections that are accepted at once.
+_KEEP_ALIVE_SECS, _ACCEPTED_AT_ONCE = 5, 100
 
 
 def serve(warehouse: Warehouse, config: WebConfig, on_ready: Callable[[str], None]) -> None:
@@ -33,9 +34,9 @@ def serve(warehouse: Warehouse, config: WebConfig, on_ready: Callable[[str], Non
         port = listening.getsockname()[1]
         token = config.token or secrets.token_urlsafe(24)
         app = make_app(warehouse, config, token=token, port=lambda: port)
-        settings = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, date_header=False, ws="none",
-                                  timeout_keep_alive=_KEEP_ALIVE_SECS, limit_concurrency=_MOST_CONNECTIONS, timeout_graceful_shutdown=3,
-                                  proxy_headers=False, h11_max_incomplete_event_size=32_768)  # fmt: skip
+        settings = uvicorn.Config(app, http=TimedConnection, ws="none", log_level="error", access_log=False, server_header=False, date_header=False,
+                                  proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECS, timeout_graceful_shutdown=3, backlog=_ACCEPTED_AT_ONCE,
+                                  h11_max_incomplete_event_size=32_768)  # fmt: skip
         host = f"[{config.host}]" if ":" in config.host else config.host
         entrance = "" if config.user_header else "enter" if config.token else f"enter?token={token}"
         on_ready(f"http://{host}:{port}/{entrance}")

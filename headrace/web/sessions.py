@@ -10,6 +10,8 @@ from typing import Any
 
 #: The most sessions; then the one that was used least lately ends.
 MOST_SESSIONS = 1_000
+#: The most sessions of one user of the identity proxy: a program without cookies ends its own sessions, not those of other users.
+MOST_SESSIONS_OF_USER = 50
 #: The most previews of a session that can still be carried out.
 MOST_PREVIEWS = 20
 
@@ -55,6 +57,10 @@ class Sessions:
 
     def open(self, user: str) -> Session:
         """A new session of a user that the identity proxy named."""
+        if user:
+            own = [one.id for one in self._known.values() if one.user == user]
+            if len(own) >= MOST_SESSIONS_OF_USER:
+                del self._known[own[0]]
         session = Session(self._random(), user, self._random())
         self._known[session.id] = session
         while len(self._known) > MOST_SESSIONS:

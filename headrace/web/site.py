@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -18,9 +18,11 @@ from starlette.routing import Route
 from headrace.runs.known_runs import KnownHolds, KnownRuns
 from headrace.screens.shown import Shown
 from headrace.terminal.output import json_text
+from headrace.terminal.printable import printable
 from headrace.terminal.user import user_name
 from headrace.web.changes import Changes, Progress
 from headrace.web.config import WebConfig
+from headrace.web.form_body import form_fields
 from headrace.web.guard import set_cookie
 from headrace.web.rendering import environment
 from headrace.web.sessions import Session, Sessions, is_form_token
@@ -102,8 +104,8 @@ class Site:
         session = getattr(request.state, "session", None)
         shared = {
             "home": self.config.home,
-            "path": quote(request.scope["path"]),
-            "query": request.url.query,
+            "path": request.scope["raw_path"].decode("latin-1"),
+            "query": request.scope["query_string"].decode("latin-1"),
             "other_query": urlencode([one for one in request.query_params.multi_items() if one[0] != "refresh"]),
             "refresh": 0,
             "refresh_link": REFRESH_SECS,
@@ -138,8 +140,7 @@ class Site:
             return RedirectResponse(change(posted), status_code=303)
 
         async def handle(request: Request) -> Response:
-            form = await request.form()
-            return await run_in_threadpool(done, request, {name: str(value) for name, value in form.items()})
+            return await run_in_threadpool(done, request, await form_fields(request))
 
         return Route(path, handle, methods=["POST"])
 
@@ -187,7 +188,7 @@ class Site:
 
     def refuse_defect(self, request: Request, error: Exception) -> Response:
         """The page of a defect; its trace is in the log alone."""
-        _LOG.error("a page failed: %s", request.url.path, exc_info=error)
+        _LOG.error("a page failed: %s", printable(request.scope["path"]), exc_info=error)
         return self.refuse(
             request, 500, "a page failed by a defect of Headrace", "see the log of headrace ui, and report its trace"
         )

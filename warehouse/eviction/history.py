@@ -70,7 +70,8 @@ def list_evictions(warehouse: Warehouse, *, limit: int = 50, before: int | None 
 def get_eviction(connection: Connection, number: int) -> PastEviction:
     """One eviction. Raises :class:`~warehouse.errors.UnknownEviction`."""
     of = schema.evictions.c
-    row = connection.execute(select(schema.evictions).where(of.id == number)).first()
+    is_number = 0 < number < 2**63  # SQLite has no larger one to compare with
+    row = connection.execute(select(schema.evictions).where(of.id == number)).first() if is_number else None
     if row is None:
         newest = connection.execute(select(func.max(of.id))).scalar_one()
         known = "none was done yet" if newest is None else f"1 to {newest}"

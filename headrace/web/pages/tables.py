@@ -21,7 +21,7 @@ class TablePages:
         return [
             Route("/tables", self.tables),
             Route("/tables/{name}", self.table),
-            Route("/tables/{name}/columns/{column}", self.column),
+            Route("/tables/{name}/columns/{column:path}", self.column),
         ]
 
     def tables(self, request: Request) -> Response:

@@ -1,0 +1,227 @@
+"""Clients that are slow, or many: each costs a connection for some seconds, and a browser beside them is served."""
+
+from __future__ import annotations
+
+import resource
+import select
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from headrace.web import connections
+from tests.headrace.web.pages import Browser, served
+from tests.headrace.web.raw_requests import all_of, connection, head
+from tests.support.processes import PATIENCE_SECS, end, start, wait_until
+from tests.warehouse.scenes import FREE_READS, REPOSITORY, model, work_together, write_log
+from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
+
+pytestmark = pytest.mark.medium
+
+#: Within this time a page must come while neighbours hold connections: a quiet machine needs hundredths of a second.
+PAGE_SECS = 5.0
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("connections")
+    with Warehouse.open(WarehouseConfig(str(folder / "home"), rates=FREE_READS)) as opened:
+        register_table(opened, "log", str(write_log(folder / "log")))
+        submit_model(opened, model())
+        while work_together(opened):
+            pass
+    return folder / "home"
+
+
+@pytest.fixture
+def browser(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
+    """A browser of a server in this process with limits of a second, so that tests need not wait for those of the product."""
+    monkeypatch.setattr(connections, "REQUEST_SECS", 1.0)
+    monkeypatch.setattr(connections, "ANSWER_SECS", 1.0)
+    with Warehouse.open(WarehouseConfig(str(home))) as warehouse, served(warehouse, allow_changes=True) as opened:
+        yield opened.enter()
+
+
+def trickle(link: socket.socket, sent: bytes) -> float:
+    """Send a byte each 50 ms until the server ends the connection; the seconds until then."""
+    started = time.monotonic()
+    for byte in sent:
+        with suppress(OSError):
+            link.sendall(bytes([byte]))
+        if select.select([link], [], [], 0.05)[0]:
+            with suppress(OSError):
+                if link.recv(65_536):
+                    continue
+            return time.monotonic() - started
+    raise AssertionError("the connection is still open after all bytes")
+
+
+def test_a_head_that_comes_by_the_byte_ends(browser: Browser) -> None:
+    sent = head(browser, "GET / HTTP/1.1", *(f"X-{k}: {'a' * 50}" for k in range(100)))
+    with connection(browser) as link:
+        secs = trickle(link, sent)
+        assert 0.9 < secs < 20
+    assert browser.get("/").status == 200
+
+
+def test_a_body_that_comes_by_the_byte_ends(browser: Browser) -> None:
+    form = ("Content-Type: application/x-www-form-urlencoded", f"Origin: {browser.origin}", "Content-Length: 5000")
+    for target, cookie in (("/enter", False), ("/evict", True), ("/evict", False)):
+        with connection(browser) as link:
+            link.sendall(head(browser, f"POST {target} HTTP/1.1", *form, cookie=cookie))
+            assert trickle(link, b"a" * 4000) < 20, target
+    assert browser.get("/").status == 200
+
+
+def test_an_answered_request_does_not_renew_the_time_of_its_body(browser: Browser) -> None:
+    """A form without a session is answered at once; its body, which nobody reads, keeps the connection no longer."""
+    address = Browser(browser.address)
+    line = head(address, "POST /evict HTTP/1.1", f"Origin: {address.origin}", "Content-Length: 60000").replace(
+        b"Connection: close\r\n", b""
+    )
+    with connection(address) as link:
+        link.sendall(line)
+        secs = trickle(link, b"a" * 4000)
+    assert secs < 20
+
+
+def test_answers_that_are_not_read_end(browser: Browser) -> None:
+    """A client asks for up to 2,000,000 files in one connection and reads none: the server stops to answer, and ends the connection."""
+    one = head(browser, "GET /static/style.css HTTP/1.1").replace(b"Connection: close\r\n", b"")
+    parts = urlsplit(browser.address)
+    with socket.socket() as link:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        link.settimeout(PATIENCE_SECS)
+        link.connect((parts.hostname, parts.port))
+        with pytest.raises(ConnectionError):
+            for _ in range(100):
+                link.sendall(one * 20_000)
+    assert browser.get("/").status == 200
+
+
+def test_keep_alive_serves_many_requests_of_one_connection(browser: Browser) -> None:
+    """The limits are those of one request: a connection that is used stays open beyond them."""
+    one = head(browser, "GET /static/icon.svg HTTP/1.1").replace(b"Connection: close\r\n", b"")
+    with connection(browser) as link:
+        for _ in range(12):
+            link.sendall(one)
+            found = b""
+            while not found.endswith(b"</svg>\n") and not found.endswith(b"</svg>"):
+                some = link.recv(65_536)
+                assert some, found
+                found += some
+            time.sleep(0.2)
+        link.sendall(one * 3)  # pipelined
+        link.sendall(head(browser, "GET /static/icon.svg HTTP/1.1"))
+        assert all_of(link).count(b"HTTP/1.1 200") == 4
+
+
+@dataclass
+class Command:
+    """``headrace ui`` in a process of its own."""
+
+    browser: Browser
+    pid: int
+    log: Path
+
+    def resident_bytes(self) -> int:
+        """The memory of the process."""
+        (line,) = (one for one in Path(f"/proc/{self.pid}/status").read_text().splitlines() if one.startswith("VmRSS:"))
+        return int(line.split()[1]) * 1024
+
+
+@contextmanager
+def command(home: Path, log: Path, *options: str, files: int = 1024) -> Iterator[Command]:
+    """The command, which may have ``files`` open files."""
+    script = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[1])));"
+    script += "from headrace.cli.main import run; sys.exit(run(sys.argv[2:]))"
+    process = start([sys.executable, "-c", script, str(files), "ui", "--home", str(home), "--port", "0", "--allow-changes", *options], log,
+                    {"PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"})  # fmt: skip
+    try:
+        wait_until(lambda: "Ctrl-C ends them" in log.read_text(), "the pages are served", {"ui": process})
+        address = next(word for word in log.read_text().split() if word.startswith("http://"))
+        opened = Browser(address)
+        deadline = time.monotonic() + PATIENCE_SECS
+        while True:
+            with suppress(ConnectionError):
+                opened.get("/healthz")
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield Command(opened.enter() if "token=" in address else opened, process.pid, log)
+        assert process.poll() is None, log.read_text()
+    finally:
+        end(process)
+
+
+@contextmanager
+def many_files(count: int) -> Iterator[None]:
+    """Let this process open more files for a while."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        pytest.skip(f"this machine lets a process open {hard} files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def slowest_page(browser: Browser, pages: int = 20) -> float:
+    """The longest time in seconds of some pages in new connections."""
+    slowest = 0.0
+    for _ in range(pages):
+        started = time.monotonic()
+        assert browser.get("/graphs").status == 200
+        slowest = max(slowest, time.monotonic() - started)
+    return slowest
+
+
+@pytest.mark.slow
+def test_a_thousand_connections_leave_pages_for_a_browser(home: Path, tmp_path: Path) -> None:
+    """1,000 connections that say nothing, 1,000 with half a head, 1,000 with half a form, and 1,000 that are opened again as the server ends them."""
+    with many_files(4096), command(home, tmp_path / "log") as served_by:
+        browser = served_by.browser
+        form = head(browser, "POST /enter HTTP/1.1", "Content-Type: application/x-www-form-urlencoded", f"Origin: {browser.origin}",
+                    "Content-Length: 1000", cookie=False)  # fmt: skip
+        said = {"nothing": b"", "half a head": b"GET / HTTP/1.1\r\nHost: a\r\nX-A: ", "half a form": form + b"token=a"}
+        for what, sent in said.items():
+            with ExitStack() as held:
+                for _ in range(1_000):
+                    link = held.enter_context(connection(browser))
+                    with suppress(OSError):
+                        link.sendall(sent)
+                secs = slowest_page(browser)
+            print(f"1,000 connections with {what}: the slowest of 20 pages took {secs:.3f} s")
+            assert secs < PAGE_SECS, what
+        ended = threading.Event()
+
+        def reopen() -> None:
+            with ExitStack() as held:
+                links = [held.enter_context(connection(browser)) for _ in range(250)]
+                while not ended.is_set():
+                    gone, _, _ = select.select(links, [], [], 0.05)
+                    for one in gone:
+                        one.close()
+                        links[links.index(one)] = held.enter_context(connection(browser))
+
+        threads = [threading.Thread(target=reopen) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            time.sleep(0.5)
+            secs = slowest_page(browser)
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join()
+        print(f"1,000 connections that are opened again at once: the slowest of 20 pages took {secs:.3f} s")
+        assert secs < PAGE_SECS
+        assert "Traceback" not in served_by.log.read_text()
