@@ -77,6 +77,9 @@ class TimedConnection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP: with headers as all answers, unless an answer has begun already."""
+        if self.cycle is not None and not self.cycle.response_complete:  # the body is no HTTP: a page may still be made
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.abort()
             return

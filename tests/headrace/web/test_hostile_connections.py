@@ -5,12 +5,10 @@ from __future__ import annotations
 import resource
 import select
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,8 +17,9 @@ import pytest
 from headrace.web import connections
 from tests.headrace.web.pages import Browser, served
 from tests.headrace.web.raw_requests import all_of, connection, head
-from tests.support.processes import PATIENCE_SECS, end, start, wait_until
-from tests.warehouse.scenes import FREE_READS, REPOSITORY, model, work_together, write_log
+from tests.headrace.web.ui_command import command
+from tests.support.processes import PATIENCE_SECS
+from tests.warehouse.scenes import FREE_READS, model, work_together, write_log
 from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
 
 pytestmark = pytest.mark.medium
@@ -92,6 +91,12 @@ def test_an_answered_request_does_not_renew_the_time_of_its_body(browser: Browse
     assert secs < 20
 
 
+def flood(link: socket.socket, sent: bytes) -> None:
+    """Send the same a hundred times."""
+    for _ in range(100):
+        link.sendall(sent)
+
+
 def test_answers_that_are_not_read_end(browser: Browser) -> None:
     """A client asks for up to 2,000,000 files in one connection and reads none: the server stops to answer, and ends the connection."""
     one = head(browser, "GET /static/style.css HTTP/1.1").replace(b"Connection: close\r\n", b"")
@@ -101,8 +106,7 @@ def test_answers_that_are_not_read_end(browser: Browser) -> None:
         link.settimeout(PATIENCE_SECS)
         link.connect((parts.hostname, parts.port))
         with pytest.raises(ConnectionError):
-            for _ in range(100):
-                link.sendall(one * 20_000)
+            flood(link, one * 20_000)
     assert browser.get("/").status == 200
 
 
@@ -121,44 +125,6 @@ def test_keep_alive_serves_many_requests_of_one_connection(browser: Browser) -> 
         link.sendall(one * 3)  # pipelined
         link.sendall(head(browser, "GET /static/icon.svg HTTP/1.1"))
         assert all_of(link).count(b"HTTP/1.1 200") == 4
-
-
-@dataclass
-class Command:
-    """``headrace ui`` in a process of its own."""
-
-    browser: Browser
-    pid: int
-    log: Path
-
-    def resident_bytes(self) -> int:
-        """The memory of the process."""
-        (line,) = (one for one in Path(f"/proc/{self.pid}/status").read_text().splitlines() if one.startswith("VmRSS:"))
-        return int(line.split()[1]) * 1024
-
-
-@contextmanager
-def command(home: Path, log: Path, *options: str, files: int = 1024) -> Iterator[Command]:
-    """The command, which may have ``files`` open files."""
-    script = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[1])));"
-    script += "from headrace.cli.main import run; sys.exit(run(sys.argv[2:]))"
-    process = start([sys.executable, "-c", script, str(files), "ui", "--home", str(home), "--port", "0", "--allow-changes", *options], log,
-                    {"PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"})  # fmt: skip
-    try:
-        wait_until(lambda: "Ctrl-C ends them" in log.read_text(), "the pages are served", {"ui": process})
-        address = next(word for word in log.read_text().split() if word.startswith("http://"))
-        opened = Browser(address)
-        deadline = time.monotonic() + PATIENCE_SECS
-        while True:
-            with suppress(ConnectionError):
-                opened.get("/healthz")
-                break
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        yield Command(opened.enter() if "token=" in address else opened, process.pid, log)
-        assert process.poll() is None, log.read_text()
-    finally:
-        end(process)
 
 
 @contextmanager
@@ -187,7 +153,7 @@ def slowest_page(browser: Browser, pages: int = 20) -> float:
 @pytest.mark.slow
 def test_a_thousand_connections_leave_pages_for_a_browser(home: Path, tmp_path: Path) -> None:
     """1,000 connections that say nothing, 1,000 with half a head, 1,000 with half a form, and 1,000 that are opened again as the server ends them."""
-    with many_files(4096), command(home, tmp_path / "log") as served_by:
+    with many_files(4096), command(home, tmp_path / "ui.txt") as served_by:
         browser = served_by.browser
         form = head(browser, "POST /enter HTTP/1.1", "Content-Type: application/x-www-form-urlencoded", f"Origin: {browser.origin}",
                     "Content-Length: 1000", cookie=False)  # fmt: skip
