@@ -15,20 +15,8 @@ from warehouse.queue.depths import QueueDepth, read_depths
 from warehouse.queue.fair_queue import shares_now
 from warehouse.scheduling.task_states import MemoState
 from warehouse.storage.layout import BATCHES
-from warehouse.tables.manifests import all_tables
-from warehouse.tables.table import Table
+from warehouse.tables.table_sizes import TableStatus, read_table_statuses
 from warehouse.warehouse import Warehouse
-
-
-@dataclass(frozen=True, slots=True)
-class TableStatus:
-    """A table with the size of its current version; ``bytes`` are those on disk."""
-
-    table: Table
-    partitions: int
-    fragments: int
-    rows: int
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,22 +137,6 @@ def model_memos(warehouse: Warehouse) -> dict[int, tuple[int, dict[str, int]]]:
         model: (components, with_running(stored.get(model, {}), running.get(model, 0)))
         for model, components in inputs_of.items()
     }
-
-
-def read_table_statuses(connection: Connection) -> tuple[TableStatus, ...]:
-    """:func:`list_tables` inside a transaction."""
-    manifests, members, fragments = schema.manifests, schema.manifest_fragments, schema.fragments
-    query = (
-        select(manifests.c.table_name, func.count(manifests.c.id.distinct()), func.count(),
-               func.sum(fragments.c.rows), func.sum(fragments.c.size_bytes))
-        .join(members, members.c.manifest == manifests.c.id)
-        .join(fragments, fragments.c.id == members.c.fragment)
-        .where(manifests.c.current.is_(True))
-        .group_by(manifests.c.table_name)
-    )  # fmt: skip
-    counted = connection.execute(query)
-    sizes = {name: (parts, count, int(rows), int(size)) for name, parts, count, rows, size in counted}
-    return tuple(TableStatus(table, *sizes.get(table.name, (0, 0, 0, 0))) for table in all_tables(connection))
 
 
 def _sharing(connection: Connection) -> tuple[int, float, int, float]:

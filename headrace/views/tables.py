@@ -89,24 +89,25 @@ def imported(
 def listed(warehouse: Warehouse) -> TablesScreen:
     """All tables."""
     from headrace.screens.tables import TableRow, TablesScreen
-    from warehouse.tables.manifests import all_tables, table_manifests
+    from warehouse.tables.table_sizes import read_table_statuses
 
-    rows = []
     with warehouse.catalog.read() as connection:
-        for table in all_tables(connection):
-            manifests = table_manifests(connection, table.name)
-            row = TableRow(
-                name=table.name,
-                version=table.version,
-                partitions=len(manifests),
-                rows=sum(manifest.rows for manifest in manifests),
-                size_bytes=sum(manifest.size_bytes for manifest in manifests),
-                start=min((manifest.start for manifest in manifests), default=None),
-                end=max((manifest.end for manifest in manifests), default=None),
-                root=table.root,
+        found = read_table_statuses(connection)
+    return TablesScreen(
+        tuple(
+            TableRow(
+                name=one.table.name,
+                version=one.table.version,
+                partitions=one.partitions,
+                rows=one.rows,
+                size_bytes=one.bytes,
+                start=one.start,
+                end=one.end,
+                root=one.table.root,
             )
-            rows.append(row)
-    return TablesScreen(tuple(rows))
+            for one in found
+        )
+    )
 
 
 def shown(warehouse: Warehouse, name: str, version: int = 0) -> TableScreen:

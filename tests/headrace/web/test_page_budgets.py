@@ -1,0 +1,103 @@
+"""What each page may cost on a warehouse with thousands of rows: bytes of HTML, and statements of SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from sqlalchemy import event
+
+from benchmarks.support.catalogs import Size, made
+from tests.headrace.web.pages import Browser, served
+from warehouse import Failure, Warehouse, WarehouseConfig, fail_tasks, lease_tasks, read_solution
+
+pytestmark = pytest.mark.medium
+
+SIZE = Size(1_200, fragments=3, real=240, hours=400, inputs=200, in_file=60, waiting=80)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a page may cost; ``why``: the reason for more than 100,000 bytes or 12 statements."""
+
+    bytes: int = 100_000
+    statements: int = 12
+    why: str = ""
+
+
+#: The budget of each page by its address; ``{fingerprint}`` is a component.
+BUDGETS = {
+    "/": Budget(statements=20, why="each figure of the warehouse has a statement; none is there for each row"),
+    "/graphs": Budget(),
+    "/graphs?sort=size": Budget(),
+    "/graphs?operator=hash_buckets&sort=saved": Budget(),
+    "/graphs?pattern=hash_buckets(_)": Budget(),
+    "/graphs/{fingerprint}": Budget(),
+    "/graphs/{fingerprint}/drawing.svg": Budget(),
+    "/models": Budget(),
+    "/models/year": Budget(),
+    "/tables": Budget(statements=2),
+    "/tables/events": Budget(),
+    "/tables/hours": Budget(),
+    "/tables/events/columns/x0": Budget(statements=15, why="each kind of file that may hold values has a statement"),
+    "/evict": Budget(statements=0),
+    "/evict?table=hours": Budget(),
+    "/evictions": Budget(),
+    "/quarantine": Budget(),
+}
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    with (
+        made("sqlite", SIZE, tmp_path_factory.mktemp("budgets")) as (url, home),
+        Warehouse.open(WarehouseConfig(str(home), catalog_url=url, retry_backoff_secs=0.0)) as opened,
+    ):
+        for _ in range(3):
+            for task in lease_tasks(opened, "worker"):
+                failure = Failure("raised", f"ValueError: {task.fingerprint}", "lower", "lower(query)")
+                fail_tasks(opened, [(task, failure)], worker="worker")
+        yield opened
+
+
+@contextmanager
+def statements_of(warehouse: Warehouse) -> Iterator[list[str]]:
+    """The statements that the warehouse runs meanwhile."""
+    found: list[str] = []
+
+    def note(*given: object) -> None:
+        if given[2] != "BEGIN":
+            found.append(str(given[2]))
+
+    event.listen(warehouse.catalog._engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(warehouse.catalog._engine, "before_cursor_execute", note)
+
+
+@pytest.fixture(scope="module")
+def browser(warehouse: Warehouse) -> Iterator[Browser]:
+    with served(warehouse, allow_changes=True) as opened:
+        yield opened.enter()
+
+
+@pytest.mark.parametrize("path", BUDGETS)
+def test_a_page_keeps_its_budget(path: str, browser: Browser, warehouse: Warehouse) -> None:
+    fingerprint = read_solution(warehouse, "year").inputs[0].fingerprint if "{" in path else ""
+    with statements_of(warehouse) as found:
+        answer = browser.get(path.format(fingerprint=fingerprint))
+    budget = BUDGETS[path]
+    print(f"{path}: {len(answer.text):,} bytes, {len(found)} statements")
+    assert answer.status == 200
+    assert len(answer.text.encode()) <= budget.bytes
+    assert len(found) <= budget.statements, "\n".join(found)
+    assert budget.why or (budget.bytes <= Budget.bytes and budget.statements <= Budget.statements)
+
+
+def test_pages_of_lists_are_full(browser: Browser) -> None:
+    """The budgets are those of pages with as many rows as they show."""
+    for path in ("/graphs", "/quarantine", "/tables/hours"):
+        assert browser.get(path).text.count("<tr>") > 50, path
