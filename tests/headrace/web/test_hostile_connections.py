@@ -41,9 +41,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def browser(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
-    """A browser of a server in this process with limits of a second, so that tests need not wait for those of the product."""
-    monkeypatch.setattr(connections, "REQUEST_SECS", 1.0)
-    monkeypatch.setattr(connections, "ANSWER_SECS", 1.0)
+    """A browser of a server in this process with limits of half a second, so that tests need not wait for those of the product."""
+    monkeypatch.setattr(connections, "REQUEST_SECS", 0.5)
+    monkeypatch.setattr(connections, "ANSWER_SECS", 0.5)
     with Warehouse.open(WarehouseConfig(str(home))) as warehouse, served(warehouse, allow_changes=True) as opened:
         yield opened.enter()
 
@@ -66,7 +66,7 @@ def test_a_head_that_comes_by_the_byte_ends(browser: Browser) -> None:
     sent = head(browser, "GET / HTTP/1.1", *(f"X-{k}: {'a' * 50}" for k in range(100)))
     with connection(browser) as link:
         secs = trickle(link, sent)
-        assert 0.9 < secs < 20
+        assert 0.4 < secs < 20
     assert browser.get("/").status == 200
 
 
@@ -97,6 +97,7 @@ def flood(link: socket.socket, sent: bytes) -> None:
         link.sendall(sent)
 
 
+@pytest.mark.slow
 def test_answers_that_are_not_read_end(browser: Browser) -> None:
     """A client asks for up to 2,000,000 files in one connection and reads none: the server stops to answer, and ends the connection."""
     one = head(browser, "GET /static/style.css HTTP/1.1").replace(b"Connection: close\r\n", b"")
@@ -114,14 +115,14 @@ def test_keep_alive_serves_many_requests_of_one_connection(browser: Browser) -> 
     """The limits are those of one request: a connection that is used stays open beyond them."""
     one = head(browser, "GET /static/icon.svg HTTP/1.1").replace(b"Connection: close\r\n", b"")
     with connection(browser) as link:
-        for _ in range(12):
+        for _ in range(6):
             link.sendall(one)
             found = b""
             while not found.endswith(b"</svg>\n") and not found.endswith(b"</svg>"):
                 some = link.recv(65_536)
                 assert some, found
                 found += some
-            time.sleep(0.2)
+            time.sleep(0.15)
         link.sendall(one * 3)  # pipelined
         link.sendall(head(browser, "GET /static/icon.svg HTTP/1.1"))
         assert all_of(link).count(b"HTTP/1.1 200") == 4

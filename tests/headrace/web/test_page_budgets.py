@@ -15,7 +15,7 @@ from warehouse import Failure, Warehouse, WarehouseConfig, fail_tasks, lease_tas
 
 pytestmark = pytest.mark.medium
 
-SIZE = Size(1_200, fragments=3, real=240, hours=400, inputs=200, in_file=60, waiting=80)
+SIZE = Size(900, fragments=3, real=180, hours=120, inputs=200, in_file=60, waiting=60)
 
 
 @dataclass(frozen=True)
