@@ -16,7 +16,7 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)", re.ASCII)
 _SPAN_SECS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|)", re.ASCII)
 _AGE_SECS = {"": 86_400, "d": 86_400, "h": 3_600}
-_MOST_AGE_SECS = 365_250 * 86_400
+_MOST_SECS = 365_250 * 86_400
 
 
 def bytes_of(option: str, text: str) -> int | None:
@@ -55,7 +55,10 @@ def span_of(option: str, text: str) -> float:
         raise InputError(
             "a duration must be a number with a unit", where=option, value=text, allowed="such as 90s, 30m, 2h, 1.5d"
         )
-    return float(found.group(1)) * _SPAN_SECS[found.group(2)]
+    secs = float(found.group(1)) * _SPAN_SECS[found.group(2)]
+    if secs > _MOST_SECS:
+        raise InputError("a duration must be at most 1,000 years", where=option, value=text)
+    return secs
 
 
 def check_grace(option: str, secs: float) -> float:
@@ -72,7 +75,7 @@ def age_of(option: str, text: str, now: float) -> float | None:
     found = _AGE.fullmatch(text.strip().lower())
     if found is not None:
         age_secs = float(found.group(1)) * _AGE_SECS[found.group(2)]
-        if age_secs > _MOST_AGE_SECS:
+        if age_secs > _MOST_SECS:
             raise InputError("an age must be at most 1,000 years", where=option, value=text)
         return now - age_secs
     try:

@@ -59,7 +59,7 @@ def hostile_home(folder: Path, url: str = "") -> Iterator[Warehouse]:
         sample = encoded_sample(pa.table({MARKUP: [MARKUP, HIDDEN]}))
         for _ in range(3):
             for task in lease_tasks(opened, f"worker {MARKUP}"):
-                fail_tasks(opened, [(task, Failure("raised", f"ValueError: {MARKUP}{HIDDEN}", "lower", MARKUP, (1,), sample))],
+                fail_tasks(opened, [(task, Failure("raised", f"ValueError: {MARKUP}{HIDDEN}", "lower", MARKUP, (1, 2), sample))],
                            worker=f"worker {MARKUP}")  # fmt: skip
         fingerprint = read_solution(opened, "ctr").inputs[0].fingerprint
         done = evict_component(opened, fingerprint, why=MARKUP + HIDDEN)

@@ -24,7 +24,8 @@ from headrace.web.config import WebConfig
 from headrace.web.guard import Guard
 from tests.headrace.web.hostile import COMPUTED, LONG, MARKUP, PAYLOADS, hostile_home, hostile_parts
 from tests.headrace.web.pages import Answer, Browser, served
-from warehouse import Warehouse, read_solution
+from warehouse import Warehouse, quarantine_groups, read_solution
+from warehouse.quarantine.query import TaskQuery
 
 pytestmark = pytest.mark.medium
 
@@ -88,7 +89,9 @@ def place_of(route: Route, values: dict[str, str]) -> str:
 @pytest.fixture(scope="module")
 def known(warehouse: Warehouse) -> dict[str, str]:
     """Values for parts of paths that exist."""
-    return {"fingerprint": read_solution(warehouse, "odd").inputs[0].fingerprint, "column": MARKUP, "number": "1", "name": "odd"}  # fmt: skip
+    (failed, *_) = quarantine_groups(warehouse, TaskQuery(), limit=1)
+    fingerprint = read_solution(warehouse, "odd").inputs[0].fingerprint
+    return {"fingerprint": fingerprint, "column": MARKUP, "number": "1", "task": str(failed.example), "name": "odd"}
 
 
 @pytest.fixture
@@ -122,7 +125,7 @@ def test_hostile_texts_in_every_parameter_of_every_page(
         for name in re.findall(r"\{(\w+)(?::\w+)?\}", route.path):
             for payload in PAYLOADS:
                 crawl.get(place_of(route, {**known, name: payload}))
-    assert {"column", "pattern", "sort", "offset", "format"} <= crawl.asked["/graphs"]
+    assert {"column", "pattern", "sort", "format"} <= crawl.asked["/graphs"]
     assert {"budget", "start", "end"} <= crawl.asked["/evict"]
     for route in routes:
         place = place_of(route, known)
@@ -197,6 +200,26 @@ def test_hostile_texts_in_forms_are_kept_as_texts(browser: Browser) -> None:
         assert answer.status in (400, 403)
         assert hostile_parts(answer.headers["content-type"], answer.text) == []
     print(f"{tried} forms")
+
+
+def test_each_form_of_the_pages_asks_for_its_origin_and_token(
+    browser: Browser, warehouse: Warehouse, known: dict[str, str]
+) -> None:
+    """A form that a later page adds is tried by itself."""
+    guard = make_app(warehouse, WebConfig(home="home"), token="t" * 16, port=lambda: 0)
+    assert isinstance(guard, Guard)
+    forms = [one for one in guard._app.routes if isinstance(one, Route) and "POST" in (one.methods or ())]  # type: ignore[attr-defined]
+    assert len(forms) >= 5
+    token = browser.get("/evict?column=title").form_token
+    stranger = Browser(browser.address)
+    for route in forms:
+        place = place_of(route, known)
+        assert browser.post(place, {"form_token": token}, Origin="http://evil.example").status == 403, place
+        if route.path == "/enter":
+            continue
+        assert browser.post(place, {"form_token": "guessed", "why": "w"}).status == 403, place
+        assert browser.post(place, {"why": "w"}).status == 403, place
+        assert stranger.post(place, {"form_token": token}).status == 403, place
 
 
 def test_a_hostile_home_and_user_are_texts(warehouse: Warehouse, tmp_path: Path) -> None:
