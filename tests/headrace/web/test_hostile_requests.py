@@ -6,6 +6,7 @@ It tries 31 hosts, 24 forged forms, 25 targets, 18 bodies, and the headers of 17
 from __future__ import annotations
 
 import gzip
+import re
 import time
 from collections.abc import Iterator
 from urllib.parse import urlencode, urlsplit
@@ -251,3 +252,19 @@ def test_the_header_of_the_proxy_names_one_user(warehouse: Warehouse) -> None:
 
 def test_the_loopback_page_needs_no_token_behind_a_proxy() -> None:
     assert WebConfig(home="h", user_header="X-Forwarded-User", allowed_hosts=("headrace.example.com",)).is_local
+
+
+def test_of_two_sessions_that_evict_the_same_one_is_shown_the_next_step(browser: Browser, warehouse: Warehouse) -> None:
+    other = Browser(browser.address).enter()
+    pages = [one.get("/evict?column=query") for one in (browser, other)]
+    forms = [{"form_token": page.form_token, "preview": page.preview, "why": "at once",
+              "memos": re.search(r"Type (\d+) to evict", page.text)[1]} for page in pages]  # type: ignore[index]  # fmt: skip
+    assert browser.post("/evict", forms[0]).status == 303
+    answer = other.post("/evict", forms[1])
+    assert (answer.status, is_guarded(answer)) == (409, True)
+    assert "<h1>Conflict" in answer.text
+    assert "Next:" in answer.text
+    newest = list_evictions(warehouse)[0]
+    assert newest.why == "at once"
+    token = browser.get(f"/evictions/{newest.number}").form_token
+    assert browser.post(f"/evictions/{newest.number}/restore", {"form_token": token}).status == 303
