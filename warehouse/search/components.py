@@ -15,7 +15,7 @@ from warehouse.catalog.catalog import chunks
 from warehouse.catalog.task_rows import computes, is_running
 from warehouse.memos.memos import with_running
 from warehouse.scheduling.task_states import MemoState
-from warehouse.search.sql import hits, is_input
+from warehouse.search.measures import hits, is_input
 
 
 @dataclass(frozen=True)

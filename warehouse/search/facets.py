@@ -11,10 +11,11 @@ from sqlalchemy import Connection, case, func, select, union
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import one_of
 from warehouse.scheduling.task_states import MemoState
+from warehouse.search.measures import is_input
 from warehouse.search.names import check_names
 from warehouse.search.query import ComponentQuery
 from warehouse.search.search import newest_matching
-from warehouse.search.sql import has_memo, is_input, reader_conditions
+from warehouse.search.sql import has_memo, reader_conditions
 from warehouse.warehouse import Warehouse
 
 

@@ -18,9 +18,7 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Select,
-    Subquery,
     and_,
-    case,
     exists,
     func,
     literal,
@@ -33,6 +31,7 @@ from sqlalchemy import (
 from transforms.comparison.pattern_facts import PatternFacts
 from warehouse.catalog import schema
 from warehouse.scheduling.task_states import MemoState, TaskState
+from warehouse.search.measures import hits, is_input, measured_all, saved_secs, secs, size_bytes
 from warehouse.search.paging import PageKey
 from warehouse.search.query import ComponentQuery, Sort
 
@@ -163,12 +162,6 @@ def _is_read_by(query: ComponentQuery) -> Condition:
     return Condition(holds, union_all(direct, inside))
 
 
-def is_input(fingerprint: ColumnElement[str]) -> Where:
-    """Whether any version of any model has the component as an input."""
-    asked = schema.model_inputs.alias("asked")
-    return exists().where(asked.c.fingerprint == fingerprint)
-
-
 def narrowest(connection: Connection, given: Sequence[Condition]) -> Condition | None:
     """The condition with the fewest components, if they are at most :data:`NARROW`; counts no further."""
     best, least = None, NARROW + 1
@@ -205,11 +198,8 @@ def ordered(given: Sequence[Condition], leading: Condition | None, sort: Sort, a
             found = found.where(place < key if sort == "newest" else place > key)
         terms = (created, _component)
         return found.order_by(*(term.desc() for term in terms) if sort == "newest" else terms)
-    if leading is None and sort in ("size", "secs"):
-        sums = _sums_of_all(schema.memos.c.size_bytes if sort == "size" else schema.memos.c.secs)
-        measured = select(_component, func.coalesce(sums.c.value, 0).label("value")).select_from(
-            schema.components.outerjoin(sums, sums.c.fingerprint == _component)
-        )
+    if leading is None:
+        measured = measured_all(sort)
     else:
         measure = {"size": size_bytes, "hits": hits, "saved": saved_secs, "secs": secs}[sort]
         measured = select(_component, measure().label("value"))
@@ -221,62 +211,3 @@ def ordered(given: Sequence[Condition], leading: Condition | None, sort: Sort, a
             or_(of.value < after.value, and_(of.value == after.value, of.fingerprint > after.fingerprint))
         )
     return page.order_by(of.value.desc(), of.fingerprint)
-
-
-def _sums_of_all(column: Column[Any]) -> Subquery:
-    """Sums over the ready memos of every component with any: one pass over the index."""
-    of = schema.memos.c
-    sums = select(of.fingerprint, func.sum(column).label("value")).where(of.state == MemoState.READY)
-    return sums.group_by(of.fingerprint).subquery("sums")
-
-
-def size_bytes() -> ColumnElement[Any]:
-    """Bytes of a component's ready memos."""
-    return _of_ready_memos(schema.memos.c.size_bytes)
-
-
-def secs() -> ColumnElement[Any]:
-    """Computing seconds of a component's ready memos."""
-    return _of_ready_memos(schema.memos.c.secs)
-
-
-def _of_ready_memos(column: Column[Any]) -> ColumnElement[Any]:
-    of = schema.memos.c
-    ready = (of.fingerprint == _component, of.state == MemoState.READY)
-    return select(func.coalesce(func.sum(column), 0)).where(*ready).correlate(schema.components).scalar_subquery()
-
-
-def hits() -> ColumnElement[Any]:
-    """How often the readers of a component were submitted, or read for training."""
-    asked, read, inputs = schema.submissions, schema.reads, schema.model_inputs
-    asks = select(func.count(asked.c.id.distinct())), asked, asked.c.model == inputs.c.model
-    reads = select(func.count(read.c.id.distinct())), read, read.c.model == inputs.c.model
-    of_inputs = _of_models(*asks) + _of_models(*reads)
-    return case((is_input(_component), of_inputs), else_=_inside_models(*asks) + _inside_models(*reads))
-
-
-def saved_secs() -> ColumnElement[Any]:
-    """Computing seconds of a component's ready memos for every live reader beyond the first."""
-    readers = live_readers()
-    return case((readers > 1, secs() * (readers - 1)), else_=0.0)
-
-
-def live_readers() -> ColumnElement[Any]:
-    """The number of live models that read a component."""
-    models, inputs = schema.models, schema.model_inputs
-    count = select(func.count(models.c.id.distinct())).where(models.c.live.is_(True))
-    on = models.c.id == inputs.c.model
-    return case((is_input(_component), _of_models(count, models, on)), else_=_inside_models(count, models, on))
-
-
-def _of_models(count: Select[Any], of: Any, on: Where) -> ColumnElement[Any]:
-    inputs = schema.model_inputs
-    joined = count.select_from(inputs.join(of, on)).where(inputs.c.fingerprint == _component)
-    return joined.correlate(schema.components).scalar_subquery()
-
-
-def _inside_models(count: Select[Any], of: Any, on: Where) -> ColumnElement[Any]:
-    inputs, parts = schema.model_inputs, schema.component_subgraphs
-    holding = parts.join(inputs, inputs.c.fingerprint == parts.c.fingerprint).join(of, on)
-    joined = count.select_from(holding).where(parts.c.subgraph == _component)
-    return joined.correlate(schema.components).scalar_subquery()

@@ -16,6 +16,7 @@ from transforms.graphs.graph import component_document
 from warehouse import ComponentQuery
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import Catalog
+from warehouse.search import measures
 from warehouse.search import sql as search_sql
 from warehouse.search.paging import PageKey
 from warehouse.search.query import Sort
@@ -173,7 +174,7 @@ def test_a_page_in_the_order_of_a_measure_computes_it_once(catalog: Catalog, sor
 def test_sums_over_memos_use_indexes(catalog: Catalog) -> None:
     of = schema.memos.c
     with catalog.read() as connection:
-        some = select(search_sql.size_bytes()).where(schema.components.c.fingerprint == "100000007")
+        some = select(measures.size_bytes()).where(schema.components.c.fingerprint == "100000007")
         assert "ix_memos_fingerprint_state" in plan_of(connection, some.select_from(schema.components))
         named = select(func.sum(of.size_bytes)).where(of.file == 2, of.state == "READY")
         assert "ix_memos_file_state" in plan_of(connection, named)
