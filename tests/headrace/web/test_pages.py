@@ -25,7 +25,7 @@ from headrace.web.guard import HEADERS, MOST_BODY_BYTES
 from headrace.web.pages import graphs as graph_pages
 from tests.headrace.web.pages import Browser, served
 from tests.support.processes import PATIENCE_SECS
-from tests.support.statements import counted
+from tests.support.statements import asked
 from tests.warehouse.scenes import FREE_READS, evict_component, model, work_together, write_log, write_partition
 from transforms.errors import InputError
 from transforms.expressions.model import Model
@@ -419,13 +419,13 @@ _MOST_STATEMENTS = {"/": 19, "/graphs": 14, "/graphs?column=query&sort=size": 17
 
 
 def test_a_page_asks_few_statements_of_the_catalog(browser: Browser, warehouse: Warehouse) -> None:
-    asked = {}
+    numbers = {}
     for path in _MOST_STATEMENTS:
-        with counted(warehouse) as statements:
+        with asked(warehouse) as statements:
             assert browser.get(path).status == 200
-        asked[path] = len(statements)
-    assert {path: count for path, count in asked.items() if count > _MOST_STATEMENTS[path]} == {}, asked
-    assert asked["/graphs"] > 3, "what is counted is what the page asks"
+        numbers[path] = len(statements)
+    assert {path: count for path, count in numbers.items() if count > _MOST_STATEMENTS[path]} == {}, numbers
+    assert numbers["/graphs"] > 3, "what is counted is what the page asks"
 
 
 def test_a_search_is_narrowed_by_what_its_components_have(browser: Browser) -> None:

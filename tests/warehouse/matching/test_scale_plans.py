@@ -1,24 +1,35 @@
-"""Submitting and solving use few statements for any size of model, and each uses an index."""
+"""Submitting, solving and what pages ask use few statements for any size of model, and each uses an index."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import event
 
-from benchmarks.support.catalogs import EVENTS, YEAR, Size, fill, loading
+from benchmarks.support.catalogs import BEGAN_AT, EVENTS, YEAR, Size, fill, loading
 from benchmarks.support.scale_models import model
+from tests.support.statements import asked, plans
 from tests.warehouse.scenes import REPOSITORY
 from tests.warehouse.search.test_search_plans import reads_whole
-from warehouse import Submission, Warehouse, WarehouseConfig, read_solution, submit_model
+from transforms.comparison.pattern import Pattern
+from warehouse import (
+    ComponentQuery,
+    EvictionRequest,
+    Submission,
+    Warehouse,
+    WarehouseConfig,
+    get_component,
+    plan_eviction,
+    read_solution,
+    search_components,
+    submit_model,
+)
 from warehouse.catalog.catalog import Catalog
+from warehouse.search.facets import facets
+from warehouse.search.paging import PageKey
 
 SIZE = Size(9_000, fragments=4, real=300, hours=300, inputs=40, in_file=30, waiting=3)
 #: Tables that grow with components, memos or partitions.
@@ -27,11 +38,11 @@ LARGE = ("components", "component_columns", "component_operators", "component_su
          "manifest_fragments")  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
-    """A warehouse with a catalog of some ten thousand rows, in the database that ``--catalog`` names."""
+    """A warehouse with a catalog of some ten thousand rows, in either database."""
     home = tmp_path_factory.mktemp("home")
-    if request.config.getoption("--catalog") == "postgresql":
+    if request.param == "postgresql":
         url = request.getfixturevalue("postgres").database(migrated=True)
     else:
         url = f"sqlite:///{home}/catalog.db"
@@ -40,44 +51,6 @@ def warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         fill(loader, SIZE)
     with Warehouse.open(WarehouseConfig(str(home), url)) as opened:
         yield opened
-
-
-@dataclass
-class Asked:
-    """The statements of a ``with`` block, with their parameters."""
-
-    statements: list[tuple[str, Any]] = field(default_factory=list)
-
-    @property
-    def texts(self) -> list[str]:
-        return [text for text, _ in self.statements]
-
-
-@contextmanager
-def asked(warehouse: Warehouse) -> Iterator[Asked]:
-    found = Asked()
-
-    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, many: bool) -> None:
-        found.statements.append((statement, parameters[0] if many else parameters))
-
-    event.listen(warehouse.catalog._engine, "before_cursor_execute", note)
-    try:
-        yield found
-    finally:
-        event.remove(warehouse.catalog._engine, "before_cursor_execute", note)
-
-
-def plans(warehouse: Warehouse, found: Asked) -> Iterator[tuple[str, str]]:
-    """Each statement that reads, and how the database goes about it."""
-    with warehouse.catalog.read() as connection:
-        explain = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
-        if connection.dialect.name == "postgresql":
-            # It rightly reads tables of a few pages as they stand. Now it does so only where no index would serve.
-            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        for text, parameters in found.statements:
-            if text.startswith(("SELECT", "UPDATE", "DELETE")) and "pg_advisory" not in text:
-                rows = connection.exec_driver_sql(f"{explain} {text}", parameters)
-                yield text, "\n".join(str(row[-1]) for row in rows)
 
 
 _fresh = iter(range(SIZE.unknown, 10**6))
@@ -144,6 +117,34 @@ def test_an_unchanged_submission_writes_little(warehouse: Warehouse) -> None:
         assert submit_model(warehouse, same).unchanged
     assert len(found.statements) <= 16
     assert len([text for text in found.texts if text.startswith(("INSERT", "UPDATE", "DELETE"))]) <= 3
+
+
+#: What a page asks: conditions that few components fulfil, and places in an order.
+_QUESTIONS: dict[str, Callable[[Warehouse], object]] = {
+    "a column": lambda w: search_components(w, _COLUMN, sort="size", count=True, most_counted=1_000),
+    "a further page": lambda w: search_components(w, after=PageKey(float(BEGAN_AT + 4_000), "8"), limit=50),
+    "the oldest after a key": lambda w: search_components(w, sort="oldest", after=PageKey(float(BEGAN_AT + 4_000), "8")),
+    "a constant": lambda w: search_components(w, ComponentQuery(pattern=Pattern.parse("hash_buckets(_, buckets=1018)")), count=True),
+    "two operators and a column": lambda w: search_components(w, ComponentQuery(pattern=Pattern.parse("unigrams(lower(t3))"), column="c1"), count=True),
+    "facets": lambda w: facets(w, _COLUMN),
+    "a component": lambda w: get_component(w, search_components(w, _COLUMN, limit=1).components[0].fingerprint[:12]),
+    "a preview": lambda w: plan_eviction(w, EvictionRequest(query=_COLUMN)),
+    "a preview with a budget": lambda w: plan_eviction(w, EvictionRequest(query=_COLUMN, budget_bytes=10**10)),
+}  # fmt: skip
+_COLUMN = ComponentQuery(column="x3")
+
+
+@pytest.mark.parametrize("question", list(_QUESTIONS))
+def test_what_a_page_asks_reads_by_indexes(warehouse: Warehouse, question: str) -> None:
+    _QUESTIONS[question](warehouse)  # names and versions of a fresh catalog
+    with asked(warehouse) as found:
+        _QUESTIONS[question](warehouse)
+    assert len(found) <= 18, found.texts
+    read = list(plans(warehouse, found))
+    assert read
+    small = ("models", "submissions", "fragments", "memo_files")  # a budget asks all models and files
+    large = [table for table in (*LARGE, "subgraph_facts") if table not in small]
+    assert not [(text, plan, table) for text, plan in read for table in large if reads_whole(plan, table)]
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
+from tests.support import statements as sent
 from tests.support.examples import scaled
-from tests.support.statements import counted
 from tests.warehouse.scenes import Clock, model, work
 from tests.warehouse.small_catalogs import (
     COMPONENTS,
@@ -305,9 +305,9 @@ def test_facets_of_a_search(warehouse: Warehouse) -> None:
     assert (few.components, few.is_least) == (2, True)
     with pytest.raises(UnknownModel):
         facets(warehouse, ComponentQuery(model="on"))
-    with counted(warehouse) as statements:
+    with sent.asked(warehouse) as statements:
         facets(warehouse, ComponentQuery(column="query", state=MemoState.PENDING))
-    assert len(statements) <= 6, statements
+    assert len(statements) <= 6, statements.texts
 
 
 def test_what_goes_and_comes_between_pages_moves_no_other(warehouse: Warehouse) -> None:
