@@ -76,7 +76,7 @@ def search_components(
         check_names(connection, query)
         facts, pattern = _read_pattern(connection, query)
         given = conditions(query, facts)
-        leading = narrowest(connection, given)
+        leading = narrowest(connection, given, sort)
         found = ordered(given, leading, sort, after)
         every = filtered(select(schema.components.c.fingerprint), given, leading)
         further = None if most_counted is None else most_counted + 1

@@ -88,7 +88,7 @@ def search_plan(
 ) -> str:
     with catalog.read() as connection:
         given = search_sql.conditions(query, facts)
-        found = search_sql.ordered(given, search_sql.narrowest(connection, given), sort, after)
+        found = search_sql.ordered(given, search_sql.narrowest(connection, given, sort), sort, after)
         return plan_of(connection, found.limit(51))
 
 
