@@ -104,6 +104,7 @@ class Site:
         session = getattr(request.state, "session", None)
         shared = {
             "home": self.config.home,
+            "has_trainings": bool(self.config.folder),
             "path": request.scope["raw_path"].decode("latin-1"),
             "query": request.scope["query_string"].decode("latin-1"),
             "other_query": urlencode([one for one in request.query_params.multi_items() if one[0] != "refresh"]),

@@ -27,7 +27,7 @@ class QueuePage:
     def queue(self, request: Request) -> Response:
         """Clients, workers and what is queued by minute."""
         last, minutes = _last(request)
-        return self._site.page(request, "queue.html", queue.shown(self._warehouse, minutes), last=last)
+        return self._site.page(request, "queue.html", queue.shown(self._warehouse, minutes), is_live=True, last=last)
 
     def history(self, request: Request) -> Response:
         """The drawing of the history."""
