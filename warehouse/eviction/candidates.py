@@ -56,7 +56,7 @@ def ready_bytes(connection: Connection, request: EvictionRequest, fingerprints: 
 def _total(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str], value: Any) -> int:
     query = select(value).select_from(_placed(request)).where(*_ready(request))
     return sum(
-        int(connection.execute(query.where(schema.memos.c.fingerprint.in_(chunk))).scalar_one())
+        int(connection.execute(query.where(one_of(connection, schema.memos.c.fingerprint, chunk))).scalar_one())
         for chunk in chunks(fingerprints, _COMPONENTS)
     )
 
@@ -101,7 +101,7 @@ def _grouped(
 ) -> Iterator[Any]:
     query = select(key, *sums).select_from(_placed(request)).where(*_ready(request)).group_by(key)
     for chunk in chunks(fingerprints, _COMPONENTS):
-        yield from connection.execute(query.where(schema.memos.c.fingerprint.in_(chunk)))
+        yield from connection.execute(query.where(one_of(connection, schema.memos.c.fingerprint, chunk)))
 
 
 def _placed(request: EvictionRequest) -> FromClause:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, select
 from transforms.errors import InputError
 from transforms.graphs.encoding import digest
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, storable
+from warehouse.catalog.catalog import chunks, one_of, storable
 from warehouse.config import WarehouseConfig
 from warehouse.errors import PlanChanged
 from warehouse.eviction.budget import EvictionCandidates, choose_for_budget
@@ -291,10 +291,13 @@ def _whole_files(connection: Connection, tally: _Tally) -> dict[int, int]:
     of, files = schema.memos.c, schema.memo_files.c
     whole: dict[int, int] = {}
     for chunk in chunks(sorted(tally.files)):
-        counted = select(of.file, func.count()).where(of.file.in_(chunk), of.state == MemoState.READY).group_by(of.file)
-        alone = [file for file, memos in connection.execute(counted) if memos == tally.files[file].memos]
-        sizes = select(files.id, files.size_bytes).where(files.id.in_(alone))
-        whole.update((file, size) for file, size in connection.execute(sizes))
+        stored = select(files.id, files.size_bytes, files.live_bytes).where(one_of(connection, files.id, chunk))
+        # Other memos have bytes of their own, or none: then they are counted.
+        sizes = {file: size for file, size, live in connection.execute(stored) if live <= tally.files[file].size_bytes}
+        counted = select(of.file, func.count()).where(one_of(connection, of.file, sorted(sizes)))
+        for file, memos in connection.execute(counted.where(of.state == MemoState.READY).group_by(of.file)):
+            if memos == tally.files[file].memos:
+                whole[file] = sizes[file]
     return whole
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from sqlalchemy import Connection, func, select
 
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks
+from warehouse.catalog.catalog import chunks, one_of
 from warehouse.tables.partitions import partition_range
 
 #: A model's read for training: table, range ``[start, end)`` of partition starts, time; in epoch seconds.
@@ -67,6 +67,6 @@ def models_having(connection: Connection, fingerprints: Sequence[str]) -> dict[s
     query = select(parts.subgraph, inputs.model).join(schema.model_inputs, inputs.fingerprint == parts.fingerprint)
     found: defaultdict[str, list[int]] = defaultdict(list)
     for chunk in chunks(fingerprints):
-        for fingerprint, model in connection.execute(query.where(parts.subgraph.in_(chunk)).distinct()):
+        for fingerprint, model in connection.execute(query.where(one_of(connection, parts.subgraph, chunk)).distinct()):
             found[fingerprint].append(model)
     return {fingerprint: tuple(sorted(models)) for fingerprint, models in found.items()}

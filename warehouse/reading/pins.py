@@ -18,7 +18,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from transforms.graphs.graph import RawColumn
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, insert_absent
+from warehouse.catalog.catalog import chunks, insert_absent, one_of
 from warehouse.models.models import get_model
 from warehouse.solution.solution import ReadSolution
 from warehouse.warehouse import Warehouse
@@ -174,7 +174,7 @@ def pin_holders(connection: Connection, fingerprints: Sequence[str], now: float)
         select(members.fingerprint, pins.holder).join(schema.pins, pins.id == members.pin).where(pins.expires_at > now)
     )
     for chunk in chunks(fingerprints):
-        for fingerprint, holder in connection.execute(query.where(members.fingerprint.in_(chunk))):
+        for fingerprint, holder in connection.execute(query.where(one_of(connection, members.fingerprint, chunk))):
             found[fingerprint].add(holder)
     return found
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 from transforms.graphs.graph import Node, component_from_document
 from transforms.types import ColumnType
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks
+from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.task_rows import computes, is_running
 from warehouse.memos.memos import with_running
 from warehouse.scheduling.task_states import MemoState
@@ -82,7 +82,7 @@ def _rows_of(connection: Connection, keys: Sequence[str]) -> list[Any]:
     rows: list[Any] = []
     for chunk in chunks(keys):
         query = select(of.fingerprint, of.expression, of.document, of.created_at, hits().label("hits"))
-        rows += connection.execute(query.where(of.fingerprint.in_(chunk))).all()
+        rows += connection.execute(query.where(one_of(connection, of.fingerprint, chunk))).all()
     return rows
 
 
@@ -118,7 +118,9 @@ def _row(
 def _grouped(connection: Connection, key: Any, values: tuple[Any, ...], keys: list[str]) -> dict[str, list[Any]]:
     grouped: dict[str, list[Any]] = {}
     for chunk in chunks(keys):
-        for fingerprint, *rest in connection.execute(select(key, *values).where(key.in_(chunk)).order_by(*values)):
+        for fingerprint, *rest in connection.execute(
+            select(key, *values).where(one_of(connection, key, chunk)).order_by(*values)
+        ):
             grouped.setdefault(fingerprint, []).append(tuple(rest))
     return grouped
 
@@ -146,7 +148,7 @@ def _named(connection: Connection, query: Any, key: Any, keys: Sequence[str]) ->
     models = schema.models.c
     found: dict[str, list[str]] = {}
     for chunk in chunks(keys):
-        narrowed = query.where(models.live.is_(True), key.in_(chunk)).distinct().order_by(models.name)
+        narrowed = query.where(models.live.is_(True), one_of(connection, key, chunk)).distinct().order_by(models.name)
         for fingerprint, name in connection.execute(narrowed):
             found.setdefault(fingerprint, []).append(name)
     return found
@@ -159,7 +161,7 @@ def _memo_counts(connection: Connection, keys: list[str]) -> dict[str, list[Any]
         query = (
             select(of.fingerprint, of.state, func.count().label("memos"), func.sum(of.rows).label("rows"),
                    func.sum(of.size_bytes).label("size_bytes"), func.sum(of.secs).label("secs"))
-            .where(of.fingerprint.in_(chunk))
+            .where(one_of(connection, of.fingerprint, chunk))
             .group_by(of.fingerprint, of.state)
             .order_by(of.state)
         )  # fmt: skip
@@ -175,5 +177,5 @@ def _running_counts(connection: Connection, keys: list[str]) -> dict[str, int]:
     )
     counts: dict[str, int] = {}
     for chunk in chunks(keys):
-        counts.update(tuple(row) for row in connection.execute(query.where(of.fingerprint.in_(chunk))))
+        counts.update(tuple(row) for row in connection.execute(query.where(one_of(connection, of.fingerprint, chunk))))
     return counts
