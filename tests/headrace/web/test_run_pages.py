@@ -140,7 +140,7 @@ def test_hostile_names_are_escaped_and_reach_their_pages(browser: Browser) -> No
 def test_an_address_outside_the_runs_is_refused(browser: Browser, part: str) -> None:
     for address in (f"/runs/{part}", f"/runs/{part}/checkpoints", f"/runs/curves?run={part}", f"/runs/diff?first=ctr-v1&second={part}"):  # fmt: skip
         answer = browser.get(address)
-        assert answer.status == (400 if address.startswith("/runs/%00") else 404), address
+        assert answer.status == (400 if "%00" in part else 404), address
         assert answer.headers.items() >= HEADERS.items()
 
 
