@@ -6,7 +6,7 @@ import math
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.terminal.quantities import age_of, bytes_of, moment_of, span_of
@@ -20,7 +20,6 @@ TEXTS = (
 
 
 @given(TEXTS)
-@settings(deadline=None)
 def test_a_text_is_a_quantity_that_a_catalog_can_compare_or_one_error(text: str) -> None:
     for read in (lambda: bytes_of("o", text), lambda: age_of("o", text, 1.7e9), lambda: span_of("o", text)):
         try:

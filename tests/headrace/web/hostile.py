@@ -65,6 +65,9 @@ def hostile_home(folder: Path, url: str = "") -> Iterator[Warehouse]:
         done = evict_component(opened, fingerprint, why=MARKUP + HIDDEN)
         restore_evicted(opened, done.eviction, who=MARKUP)
         evict_component(opened, fingerprint, why=LONG[:400])
+        for name in ("<hxtag hxattr=1>", HIDDEN[:20], LONG[:200]):  # runs that cannot be read
+            (folder / "home" / "runs" / name / "checkpoints").mkdir(parents=True)
+            (folder / "home" / "runs" / name / "checkpoints" / "1").write_text(MARKUP)
         yield opened
 
 

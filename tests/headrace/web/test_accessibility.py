@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from tests.headrace.web.browsers import CHROMIUM
 from tests.headrace.web.hostile import MARKUP, hostile_home
 from tests.headrace.web.pages import served
 from tests.support.processes import PATIENCE_SECS
@@ -17,8 +18,6 @@ from warehouse import Warehouse, WarehouseConfig, quarantine_groups, read_soluti
 from warehouse.quarantine.query import TaskQuery
 
 axe = pytest.importorskip("axe_playwright_python.base", reason="needs axe-playwright-python of requirements.txt")
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 pytestmark = [
     pytest.mark.slow,
@@ -39,35 +38,43 @@ document.addEventListener("securitypolicyviolation", one => window.refused.push(
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[str]]]:
-    """The pages of each of three servers, by its address: a home with everything, pages that only show it, and an empty home."""
+def places(run_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[str]]]:
+    """The pages of each of four servers, by its address: a home with hostile texts, pages that only show it, a home with runs, and an empty one."""
     with ExitStack() as stack:
         full = stack.enter_context(hostile_home(tmp_path_factory.mktemp("full")))
         empty = stack.enter_context(Warehouse.open(WarehouseConfig(str(tmp_path_factory.mktemp("empty") / "home"))))
         fingerprint, column = read_solution(full, "ctr").inputs[1].fingerprint, quote(MARKUP, safe="")
         task = quarantine_groups(full, TaskQuery(), limit=1)[0].example
-        every = ["/", "/graphs", "/graphs?column=query&sort=size", "/graphs?column=nothing", f"/graphs/{fingerprint}", "/models", "/models/odd", "/tables",
-                 "/tables/odd", f"/tables/odd/columns/{column}", "/tables/log/columns/query", "/evict", "/evict?column=query", "/evictions", "/evictions/1",
-                 "/evictions/2", "/quarantine", "/quarantine/tasks", f"/quarantine/{task}", "/queue", f"/graphs/{fingerprint}/memos", f"/graphs/{fingerprint}/values", "/models/ctr/diff", "/changes/none", "/models/ctr/memos",
-                 "/models/odd/memos", "/enter", "/no", "/evict?budget=lots"]  # fmt: skip
-        changing = stack.enter_context(served(full, allow_changes=True)).address
+        every = ["/", "/graphs", "/graphs?column=query&sort=size", "/graphs?column=nothing", f"/graphs/{fingerprint}", f"/graphs/{fingerprint}/memos",
+                 f"/graphs/{fingerprint}/values", "/models", "/models/odd", "/models/odd/memos", "/models/ctr/memos", "/models/ctr/diff", "/tables", "/tables/odd",
+                 f"/tables/odd/columns/{column}", "/tables/log/columns/query", "/evict", "/evict?column=query", "/evictions", "/evictions/1", "/evictions/2",
+                 "/quarantine", "/quarantine/tasks", f"/quarantine/{task}", "/queue", "/runs", "/jobs", "/holds", "/changes/none", "/enter", "/no",
+                 "/evict?budget=lots"]  # fmt: skip
+        of_runs = ["/runs", "/runs/ctr-v1", "/runs/empty-v1", "/runs/ctr-v1/checkpoints", "/runs/ctr-v1/checkpoints/3", "/runs/ctr-v1/plan",
+                   "/runs/diff?first=ctr-v1&second=ctr-v2", "/runs/curves?run=ctr-v1&run=ctr-v2"]  # fmt: skip
+        of_nothing = [
+            "/",
+            "/graphs",
+            "/models",
+            "/tables",
+            "/evictions",
+            "/quarantine",
+            "/queue",
+            "/runs",
+            "/jobs",
+            "/holds",
+        ]
+        trained = stack.enter_context(Warehouse.open(WarehouseConfig(str(run_home))))
+        runs = stack.enter_context(served(trained, allow_changes=True, folder=str(run_home))).address
+        changing = stack.enter_context(served(full, allow_changes=True, folder=full.storage.root)).address
         showing = stack.enter_context(served(full)).address
-        none = stack.enter_context(served(empty)).address
+        none = stack.enter_context(served(empty, folder=empty.storage.root)).address
         yield {
             changing: every,
             showing: ["/evict?column=query", "/evictions/2", f"/quarantine/{task}"],
-            none: ["/", "/graphs", "/models", "/tables", "/evictions", "/quarantine", "/queue"],
+            runs: of_runs,
+            none: of_nothing,
         }
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE_SECS * 1000)
-        yield browser
-        browser.close()
 
 
 def violations_of(page: Any) -> list[str]:

@@ -42,7 +42,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 def browser(warehouse: Warehouse) -> Iterator[Browser]:
-    with served(warehouse, allow_changes=True) as browser:
+    with served(warehouse, allow_changes=True, folder=warehouse.storage.root) as browser:
         yield browser.enter()
 
 
@@ -91,7 +91,14 @@ def known(warehouse: Warehouse) -> dict[str, str]:
     """Values for parts of paths that exist."""
     (failed, *_) = quarantine_groups(warehouse, TaskQuery(), limit=1)
     fingerprint = read_solution(warehouse, "odd").inputs[0].fingerprint
-    return {"fingerprint": fingerprint, "column": MARKUP, "number": "1", "task": str(failed.example), "name": "odd"}
+    return {
+        "fingerprint": fingerprint,
+        "column": MARKUP,
+        "number": "1",
+        "task": str(failed.example),
+        "name": "odd",
+        "place": "runs",
+    }
 
 
 @pytest.fixture
