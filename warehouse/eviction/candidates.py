@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import Connection, FromClause, and_, exists, func, select
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, exists, func, select
 
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
@@ -43,21 +43,20 @@ def places_of(connection: Connection, fragments: Sequence[int]) -> dict[int, tup
     return places
 
 
-def count_ready(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> int:
-    """The number of :func:`ready_memos`."""
+def count_ready(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str] | None) -> int:
+    """The number of :func:`ready_memos`; None: of all components."""
     return _total(connection, request, fingerprints, func.count())
 
 
-def ready_bytes(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> int:
-    """The bytes of :func:`ready_memos`."""
+def ready_bytes(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str] | None) -> int:
+    """The bytes of :func:`ready_memos`; None: of all components."""
     return _total(connection, request, fingerprints, func.coalesce(func.sum(schema.memos.c.size_bytes), 0))
 
 
-def _total(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str], value: Any) -> int:
+def _total(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str] | None, value: Any) -> int:
     query = select(value).select_from(_placed(request)).where(*_ready(request))
     return sum(
-        int(connection.execute(query.where(one_of(connection, schema.memos.c.fingerprint, chunk))).scalar_one())
-        for chunk in chunks(fingerprints, _COMPONENTS)
+        int(connection.execute(query.where(*some)).scalar_one()) for some in _of_components(connection, fingerprints)
     )
 
 
@@ -74,9 +73,9 @@ class ComponentSums:
 
 
 def sum_by_component(
-    connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]
+    connection: Connection, request: EvictionRequest, fingerprints: Sequence[str] | None
 ) -> Iterator[ComponentSums]:
-    """The sums of :func:`ready_memos` by component, for components with any; the database adds."""
+    """The sums of :func:`ready_memos` by component, for components with any; None: of all components. The database adds."""
     of = schema.memos.c
     sums = (func.count(), func.sum(of.rows), func.sum(of.size_bytes), func.sum(of.secs), func.max(of.changed_at))
     for name, memos, rows, size_bytes, secs, changed_at in _grouped(
@@ -86,9 +85,9 @@ def sum_by_component(
 
 
 def sum_by_file(
-    connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]
+    connection: Connection, request: EvictionRequest, fingerprints: Sequence[str] | None
 ) -> Iterator[tuple[int, int, int]]:
-    """File, memos and bytes of :func:`ready_memos`; a file comes several times if it has memos of many components."""
+    """File, memos and bytes of :func:`ready_memos`; a file may come several times. None: of all components."""
     of = schema.memos.c
     for file, memos, size_bytes in _grouped(
         connection, request, fingerprints, of.file, (func.count(), func.sum(of.size_bytes))
@@ -97,11 +96,22 @@ def sum_by_file(
 
 
 def _grouped(
-    connection: Connection, request: EvictionRequest, fingerprints: Sequence[str], key: Any, sums: Sequence[Any]
+    connection: Connection, request: EvictionRequest, fingerprints: Sequence[str] | None, key: Any, sums: Sequence[Any]
 ) -> Iterator[Any]:
     query = select(key, *sums).select_from(_placed(request)).where(*_ready(request)).group_by(key)
+    for some in _of_components(connection, fingerprints):
+        yield from connection.execute(query.where(*some), execution_options={"yield_per": _ROWS})
+
+
+def _of_components(
+    connection: Connection, fingerprints: Sequence[str] | None
+) -> Iterator[tuple[ColumnElement[bool], ...]]:
+    """The condition of each statement: some of these components, or all of the catalog, which a database reads in its own order."""
+    if fingerprints is None:
+        yield ()
+        return
     for chunk in chunks(fingerprints, _COMPONENTS):
-        yield from connection.execute(query.where(one_of(connection, schema.memos.c.fingerprint, chunk)))
+        yield (one_of(connection, schema.memos.c.fingerprint, chunk),)
 
 
 def _placed(request: EvictionRequest) -> FromClause:

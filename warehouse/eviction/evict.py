@@ -144,20 +144,21 @@ def _select(
     found = sorted(matching_fingerprints(connection, request.query))
     pinned = pin_holders(connection, found, now)
     free = [fingerprint for fingerprint in found if fingerprint not in pinned]
+    counted = None if request.query.is_empty and not pinned else free
     live_bytes = select(func.coalesce(func.sum(schema.memo_files.c.live_bytes), 0))
     stored_bytes = int(connection.execute(live_bytes).scalar_one())
     chosen: StoredMemos | None = None
     if request.budget_bytes is not None:
         excess_bytes = stored_bytes - request.budget_bytes
-        if excess_bytes < ready_bytes(connection, request, free):  # otherwise all of them go, in no order
+        if excess_bytes < ready_bytes(connection, request, counted):  # otherwise all of them go, in no order
             chosen = choose_for_budget(_candidates(connection, request, free), excess_bytes)
     if request.unpaid:
         chosen = _unpaid(connection, config, request, free, now)
-    tally = _summed(connection, request, free) if chosen is None else _added(chosen)
+    tally = _summed(connection, request, counted) if chosen is None else _added(chosen)
     return _plan(connection, request, tally, pinned, stored_bytes), tally, chosen
 
 
-def _summed(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str]) -> _Tally:
+def _summed(connection: Connection, request: EvictionRequest, fingerprints: Sequence[str] | None) -> _Tally:
     tally = _Tally()
     for one in sum_by_component(connection, request, fingerprints):
         tally.rows += one.rows
