@@ -139,3 +139,9 @@ def test_nothing_changes_without_a_token_or_the_right(warehouse: Warehouse) -> N
         browser = found.enter()
         assert browser.post(f"/quarantine/{number}/drop", {"form_token": "x", "why": "y"}).status == 403
     assert tasks.shown(warehouse, str(number)).state == "failed"
+
+
+def test_the_first_page_names_what_needs_attention(browser: Browser) -> None:
+    page = browser.get("/")
+    assert "Needs attention" in page.text
+    assert '<a href="/quarantine">3 memos failed</a>' in page.text
