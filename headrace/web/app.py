@@ -50,7 +50,7 @@ _GROUPS = (
 
 def make_app(warehouse: Warehouse, config: WebConfig, *, token: str, port: Callable[[], int]) -> ASGIApp:
     """The pages of a warehouse, behind their guard. ``token``: what a browser presents; ``port``: gives that of the server."""
-    sessions = Sessions(token, lambda: secrets.token_urlsafe(24))
+    sessions = Sessions(token, lambda: secrets.token_urlsafe(24), f"headrace_session_{port()}")
     site = Site(warehouse, config, sessions)
     handlers: dict[Any, Any] = {
         HeadraceError: site.refuse_error,
@@ -79,7 +79,7 @@ def _entrance(site: Site) -> Route:
                 request, 403, "the token must be that of this server", "open the address that headrace ui printed"
             )
         answer = RedirectResponse("/", status_code=303)
-        set_cookie(answer, session)
+        set_cookie(answer, site.sessions.cookie, session)
         return answer
 
     return Route(ENTRANCE, enter, methods=["GET", "POST"])

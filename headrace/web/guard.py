@@ -14,7 +14,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.web.config import WebConfig
 from headrace.web.sessions import Session, Sessions
 
-COOKIE = "headrace_session"
 #: The path at which a browser presents the token.
 ENTRANCE = "/enter"
 #: The path at which a supervisor asks whether the server answers: without a session, and without a word about the warehouse.
@@ -117,7 +116,7 @@ class Guard:
         return None
 
     def _session(self, request: Request) -> tuple[Session | None, bool]:
-        known = self._sessions.find(cookie_of(request.headers))
+        known = self._sessions.find(cookie_of(request.headers, self._sessions.cookie))
         if not self._config.user_header:
             return known, False
         user = _user_of(request.headers.getlist(self._config.user_header))
@@ -128,18 +127,18 @@ class Guard:
         return self._sessions.open(user), True
 
 
-def set_cookie(answer: Response, session: Session) -> None:
+def set_cookie(answer: Response, name: str, session: Session) -> None:
     """Let the browser present a session: to this server alone, and not from pages of others."""
-    answer.set_cookie(COOKIE, session.id, httponly=True, samesite="strict", path="/")
+    answer.set_cookie(name, session.id, httponly=True, samesite="strict", path="/")
 
 
-def cookie_of(headers: Headers) -> str:
+def cookie_of(headers: Headers, name: str) -> str:
     """The session that a request presents; empty without one."""
     try:
         found = SimpleCookie(headers.get("cookie", ""))
     except CookieError:
         return ""
-    return found[COOKIE].value if COOKIE in found else ""
+    return found[name].value if name in found else ""
 
 
 def _too_long(headers: Headers) -> bool:

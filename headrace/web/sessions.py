@@ -43,10 +43,16 @@ class Session:
 
 
 class Sessions:
-    """All sessions of a process. ``random``: gives texts that cannot be guessed."""
+    """All sessions of a process.
 
-    def __init__(self, token: str, random: Callable[[], str]) -> None:
-        self._token, self._random = token, random
+    Args:
+        token: what a browser presents.
+        random: gives texts that cannot be guessed.
+        cookie: the name of their cookie. Browsers send cookies to all ports of a machine, so each server has its own.
+    """
+
+    def __init__(self, token: str, random: Callable[[], str], cookie: str = "headrace_session") -> None:
+        self._token, self._random, self.cookie = token, random, cookie
         self._known: OrderedDict[str, Session] = OrderedDict()
 
     def enter(self, token: str) -> Session | None:

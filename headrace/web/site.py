@@ -96,7 +96,7 @@ class Site:
             if secs:
                 answer.headers["refresh"] = str(secs)
         if getattr(request.state, "new_session", False):
-            set_cookie(answer, session_of(request))
+            set_cookie(answer, self.sessions.cookie, session_of(request))
         return answer
 
     def html(self, request: Request, template: str, **values: Any) -> str:
