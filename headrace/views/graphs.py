@@ -67,7 +67,7 @@ def component(warehouse: Warehouse, fingerprint: str) -> GraphScreen:
     from warehouse.search.search import get_component
 
     found = get_component(warehouse, fingerprint)
-    shared = neighbours(warehouse, found.fingerprint)
+    shared = neighbours(warehouse, found)
     return GraphScreen(
         fingerprint=found.fingerprint,
         type=str(found.type),
@@ -99,7 +99,7 @@ def drawing(warehouse: Warehouse, fingerprint: str) -> str:
     shared = {
         one.fingerprint: f"in {counted_text(one)} other component{'' if one.components == 1 else 's'}"
         + (f" of {', '.join(one.models)}" if one.models else "")
-        for one in neighbours(warehouse, found.fingerprint).parts
+        for one in neighbours(warehouse, found).parts
     }
     return graph_svg(found.component, shared=shared)
 

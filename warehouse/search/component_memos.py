@@ -9,7 +9,6 @@ from sqlalchemy import and_, func, select
 
 from warehouse.catalog import schema
 from warehouse.catalog.fragment_rows import is_unit
-from warehouse.search.search import get_component
 from warehouse.warehouse import Warehouse
 
 
@@ -35,11 +34,10 @@ class PartitionMemos:
 
 
 def component_memos(warehouse: Warehouse, fingerprint: str, newest: int) -> tuple[PartitionMemos, ...]:
-    """The newest partitions with memos of a component, in time order. Raises :class:`~warehouse.errors.UnknownComponent`.
+    """The newest partitions with memos of a component, in time order; none for an unknown one.
 
     Memos over data that was replaced since are left out.
     """
-    known = get_component(warehouse, fingerprint).fingerprint
     memos, fragments, manifests = schema.memos.c, schema.fragments.c, schema.manifests.c
     is_placed = and_(
         manifests.table_name == fragments.table_name,
@@ -50,7 +48,7 @@ def component_memos(warehouse: Warehouse, fingerprint: str, newest: int) -> tupl
         select(fragments.table_name, fragments.partition, manifests.start_at, memos.state, memos.rows, memos.size_bytes)
         .join(schema.fragments, fragments.id == memos.fragment)
         .join(schema.manifests, is_placed)
-        .where(memos.fingerprint == known, is_unit(memos.fragment))
+        .where(memos.fingerprint == fingerprint, is_unit(memos.fragment))
         .subquery()
     )
     of = of_component.c

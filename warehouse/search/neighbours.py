@@ -11,7 +11,7 @@ from transforms.graphs.graph import Node, Operation, topological
 from transforms.render import expression_text
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
-from warehouse.search.search import get_component
+from warehouse.search.components import ComponentRow
 from warehouse.warehouse import Warehouse
 
 #: The parts of a component that are looked up, those nearest to its value first.
@@ -66,9 +66,8 @@ class Neighbours:
     more: bool
 
 
-def neighbours(warehouse: Warehouse, fingerprint: str) -> Neighbours:
-    """The neighbours of the component with this fingerprint or these first digits. Raises :class:`~warehouse.errors.UnknownComponent`."""
-    found = get_component(warehouse, fingerprint)
+def neighbours(warehouse: Warehouse, found: ComponentRow) -> Neighbours:
+    """The neighbours of a component of the catalog."""
     parts = _parts(found.component)
     with warehouse.catalog.read() as connection:
         shared = _shared(connection, found.fingerprint, parts)

@@ -27,7 +27,6 @@ class Budget:
     why: str = ""
 
 
-_TWICE = "a component has eight statements, which run for it and again for what surrounds it"
 _FACETS = "rows of components have nine statements, what narrows them four, and a condition is looked up for both"
 _DECISIONS = "the page explains what a submission would decide, and reads what a submission reads"
 _SHARES = "shares of workers follow from models, waiting tasks and clients, as at a lease"
@@ -39,10 +38,10 @@ BUDGETS = {
     "/graphs?sort=size": Budget(statements=13, why=_FACETS),
     "/graphs?operator=hash_buckets&sort=saved": Budget(statements=17, why=_FACETS),
     "/graphs?pattern=hash_buckets(_)": Budget(statements=19, why=_FACETS),
-    "/graphs/{fingerprint}": Budget(statements=19, why=_TWICE),
-    "/graphs/{fingerprint}/drawing.svg": Budget(statements=19, why=_TWICE),
-    "/graphs/{fingerprint}/memos": Budget(statements=17, why=_TWICE),
-    "/graphs/{fingerprint}/memos.svg": Budget(statements=17, why=_TWICE),
+    "/graphs/{fingerprint}": Budget(),
+    "/graphs/{fingerprint}/drawing.svg": Budget(),
+    "/graphs/{fingerprint}/memos": Budget(),
+    "/graphs/{fingerprint}/memos.svg": Budget(),
     "/models": Budget(),
     "/models/year": Budget(),
     "/models/year/memos": Budget(statements=20, why=_DECISIONS),

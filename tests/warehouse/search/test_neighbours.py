@@ -11,11 +11,10 @@ from tests.warehouse.scenes import Clock, evict_component, model, work, write_pa
 from transforms.expressions.model import Model
 from transforms.graphs.graph import Operation, topological
 from warehouse import Warehouse, read_solution, register_table, submit_model
-from warehouse.errors import UnknownComponent
 from warehouse.search import neighbours as searched
 from warehouse.search.component_memos import component_memos
 from warehouse.search.neighbours import MOST_AROUND, neighbours
-from warehouse.search.search import search_components
+from warehouse.search.search import get_component, search_components
 
 pytestmark = pytest.mark.usefixtures("log")
 
@@ -34,7 +33,7 @@ def test_shared_parts_are_those_of_other_components(warehouse: Warehouse) -> Non
     many_models(warehouse, 3)
     every = search_components(warehouse, limit=1_000).components
     for one in every:
-        found = neighbours(warehouse, one.fingerprint)
+        found = neighbours(warehouse, one)
         expected: dict[str, Any] = {}
         for node in topological([one.component]):
             if isinstance(node, Operation) and node is not one.component:
@@ -66,15 +65,8 @@ def test_counts_and_lists_end(warehouse: Warehouse, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(searched, "MOST_COUNTED", 5)
     monkeypatch.setattr(searched, "_PARTS_AT_ONCE", 1)
     words = next(one for one in read_solution(warehouse, "raw").inputs if one.name == "words")
-    (part,) = neighbours(warehouse, words.fingerprint).parts
+    (part,) = neighbours(warehouse, get_component(warehouse, words.fingerprint)).parts
     assert (part.components, part.is_least) == (5, True)
-
-
-def test_an_unknown_component_is_an_error(warehouse: Warehouse) -> None:
-    with pytest.raises(UnknownComponent):
-        neighbours(warehouse, "0" * 64)
-    with pytest.raises(UnknownComponent):
-        component_memos(warehouse, "0" * 64, 5)
 
 
 def test_memos_by_partition(warehouse: Warehouse, clock: Clock, tmp_path: Any) -> None:
