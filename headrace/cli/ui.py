@@ -51,8 +51,13 @@ def ui(
     except ModuleNotFoundError as error:
         raise NotFound("the pages need packages that are not installed", where="headrace ui", value=error.name,
                        next_step="pip install 'headrace[ui]'") from error  # fmt: skip
-    with open_warehouse(home, read_secs=READ_SECS) as warehouse:
-        serve(warehouse, config, lambda address: say(f"pages of {config.home}: {address}\nCtrl-C ends them"))
+    with open_warehouse(home, read_secs=READ_SECS) as warehouse, open_warehouse(home) as patient:
+        serve(
+            warehouse,
+            config,
+            lambda address: say(f"pages of {config.home}: {address}\nCtrl-C ends them"),
+            patient=patient,
+        )
 
 
 def _token(file: str) -> str:

@@ -48,10 +48,20 @@ _GROUPS = (
 )
 
 
-def make_app(warehouse: Warehouse, config: WebConfig, *, token: str, port: Callable[[], int]) -> ASGIApp:
-    """The pages of a warehouse, behind their guard. ``token``: what a browser presents; ``port``: gives that of the server."""
+def make_app(
+    warehouse: Warehouse, config: WebConfig, *, token: str, port: Callable[[], int], patient: Warehouse | None = None
+) -> ASGIApp:
+    """The pages of a warehouse, behind their guard.
+
+    Args:
+        warehouse: the warehouse; reads of its catalog may have a limit of time.
+        config: how the pages are served.
+        token: what a browser presents.
+        port: gives that of the server.
+        patient: the warehouse without that limit, for previews that have a page of their progress; by default ``warehouse``.
+    """
     sessions = Sessions(token, lambda: secrets.token_urlsafe(24), f"headrace_session_{port()}")
-    site = Site(warehouse, config, sessions)
+    site = Site(warehouse, patient or warehouse, config, sessions)
     handlers: dict[Any, Any] = {
         HeadraceError: site.refuse_error,
         HTTPException: site.refuse_http,

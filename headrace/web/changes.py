@@ -1,4 +1,4 @@
-"""Changes that run longer than a request waits for them: what each is doing, and what came of it."""
+"""Changes and previews that run longer than a request waits for them: what each is doing, and what came of it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from transforms.errors import Busy
+
 #: The most changes that are remembered; then the oldest that has ended is forgotten.
 MOST_CHANGES = 100
+
+#: The most that wait or run at once, if a reader begins them.
+MOST_READERS = 8
 
 #: Called with what is done so far, and all.
 Progress: TypeAlias = Callable[[int, int], None]
@@ -22,6 +27,7 @@ class RunningChange:
 
     Attributes:
         name: What it does, for people.
+        note: What else its page says.
         began: When it began, in monotonic seconds.
         ended: When it ended.
         done: Memos that are done.
@@ -31,6 +37,7 @@ class RunningChange:
     """
 
     name: str
+    note: str
     began: float
     ended: float | None = None
     done: int = 0
@@ -75,9 +82,16 @@ class Changes:
         with self._running:
             return work()
 
-    def begin(self, name: str, work: Callable[[Progress], str]) -> tuple[str, RunningChange]:
-        """Begin a change in a thread of its own; it waits for the one that runs. ``work`` gives the address of the page that shows it."""
-        number, change = self._number(), RunningChange(name, self._clock())
+    def begin(
+        self, name: str, work: Callable[[Progress], str], *, note: str = "", most: int | None = None
+    ) -> tuple[str, RunningChange]:
+        """Begin a change in a thread of its own; it waits for the one that runs. ``work`` gives the address of the page that shows it.
+
+        Raises :class:`~transforms.errors.Busy` if ``most`` wait or run already.
+        """
+        if most is not None and sum(not one.is_over for one in list(self._known.values())) >= most:
+            raise Busy("too many previews of evictions are being computed", where="previews", value=most, next_step="try again in a minute")  # fmt: skip
+        number, change = self._number(), RunningChange(name, note, self._clock())
         self._known[number] = change
         for old in [key for key, one in self._known.items() if one.is_over][: max(0, len(self._known) - MOST_CHANGES)]:
             del self._known[old]

@@ -18,10 +18,12 @@ from warehouse.warehouse import Warehouse
 _KEEP_ALIVE_SECS, _ACCEPTED_AT_ONCE = 5, 100
 
 
-def serve(warehouse: Warehouse, config: WebConfig, on_ready: Callable[[str], None]) -> None:
+def serve(
+    warehouse: Warehouse, config: WebConfig, on_ready: Callable[[str], None], *, patient: Warehouse | None = None
+) -> None:
     """Serve the pages until SIGINT or SIGTERM. ``on_ready``: gets the address to open, with the token in it if a random one is used.
 
-    Raises :class:`~transforms.errors.StorageError` if the address is taken.
+    ``patient``: see :func:`~headrace.web.app.make_app`. Raises :class:`~transforms.errors.StorageError` if the address is taken.
     """
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listening:
@@ -33,7 +35,7 @@ def serve(warehouse: Warehouse, config: WebConfig, on_ready: Callable[[str], Non
                                next_step="name another --port; 0 takes a free one") from error  # fmt: skip
         port = listening.getsockname()[1]
         token = config.token or secrets.token_urlsafe(24)
-        app = make_app(warehouse, config, token=token, port=lambda: port)
+        app = make_app(warehouse, config, token=token, port=lambda: port, patient=patient)
         settings = uvicorn.Config(app, http=TimedConnection, ws="none", log_level="error", access_log=False, server_header=False, date_header=False,
                                   proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECS, timeout_graceful_shutdown=3, backlog=_ACCEPTED_AT_ONCE,
                                   h11_max_incomplete_event_size=32_768)  # fmt: skip

@@ -70,13 +70,23 @@ class Posted:
 
 
 class Site:
-    """The warehouse and how its pages are made. Pages run in threads; changes run one at a time."""
+    """The warehouse and how its pages are made. Pages run in threads; changes run one at a time, and so do long previews.
 
-    def __init__(self, warehouse: Warehouse, config: WebConfig, sessions: Sessions) -> None:
-        self.warehouse, self.config, self.sessions = warehouse, config, sessions
-        self.changes = Changes(sessions.number)
+    Attributes:
+        warehouse: the warehouse, whose catalog a page may read for a limited time.
+        patient: the same without a limit, for what has a page of its progress.
+    """
+
+    def __init__(self, warehouse: Warehouse, patient: Warehouse, config: WebConfig, sessions: Sessions) -> None:
+        self.warehouse, self.patient, self.config, self.sessions = warehouse, patient, config, sessions
+        self.changes, self.previews = Changes(sessions.number), Changes(sessions.number)
         self.runs, self.holds = KnownRuns(), KnownHolds()
         self._templates = environment()
+
+    @property
+    def wait_secs(self) -> float:
+        """How long a request waits for what has a page of its progress."""
+        return WAIT_SECS
 
     @property
     def folder(self) -> Path:
@@ -126,8 +136,10 @@ class Site:
 
         def begin(posted: Posted) -> str:
             name, work = change(posted)
-            number, running = self.changes.begin(name, work)
-            if not running.wait(WAIT_SECS):
+            number, running = self.changes.begin(
+                name, work, note="It is one transaction: all of it is done, or nothing."
+            )
+            if not running.wait(self.wait_secs):
                 return f"/changes/{number}"
             if running.error is not None:
                 raise running.error

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from headrace.screens.evictions import EvictionScreen
 from headrace.terminal.units import many
 from headrace.views import evictions
-from headrace.web.changes import Progress
+from headrace.web.changes import MOST_READERS, Progress
 from headrace.web.condition_form import Conditions
 from headrace.web.site import PAGE_ROWS, Posted, Site, session_of, whole_number
 from transforms.errors import InputError, NotFound
@@ -22,12 +24,10 @@ from warehouse.scheduling.task_states import MemoState
 
 @dataclass(frozen=True)
 class _Preview:
-    """An eviction that a session has seen: its request, and the identity of its plan."""
+    """An eviction that a session has seen: its request, and what it would do."""
 
     request: EvictionRequest
-    plan: str
-    memos: int
-    address: str
+    screen: EvictionScreen
 
 
 class EvictionPages:
@@ -62,13 +62,39 @@ class EvictionPages:
                 number="",
             )
         asked = conditions.request(self._warehouse.clock(), **given)
-        found = evictions.planned(self._warehouse, asked)
+        if request.query_params.get("format") == "json":
+            return self._site.page(request, "evict.html", evictions.planned(self._warehouse, asked))
+        kept = self._kept(request, asked)
+        if isinstance(kept, str):
+            return RedirectResponse(f"/changes/{kept}", status_code=303)
         number = ""
-        if self._site.config.allow_changes and found.plan.memos:
+        if self._site.config.allow_changes and kept.screen.plan.memos:
             number = self._site.sessions.number()
-            session_of(request).keep(number, _Preview(asked, found.plan.id, found.plan.memos, str(request.url.query)))
-        return self._site.page(request, "evict.html", found, conditions=conditions, given=given, states=[one.lower() for one in MemoState],
+            session_of(request).keep(number, kept)
+        return self._site.page(request, "evict.html", kept.screen, conditions=conditions, given=given, states=[one.lower() for one in MemoState],
                           number=number)  # fmt: skip
+
+    def _kept(self, request: Request, asked: EvictionRequest) -> _Preview | str:
+        """The preview of a request, or the number of its computation while that takes long."""
+        session = session_of(request)
+        ready: _Preview | None = session.take(request.query_params.get("ready", ""))
+        if ready is not None:
+            return ready
+        found: list[_Preview] = []
+        address = urlencode([one for one in request.query_params.multi_items() if one[0] != "ready"])
+
+        def preview(progress: Progress) -> str:
+            found.append(_Preview(asked, evictions.planned(self._site.patient, asked)))
+            number = self._site.sessions.number()
+            session.keep(number, found[0])
+            return f"/evict?{address}&ready={number}"
+
+        number, running = self._site.previews.begin("previewing an eviction", preview, note="Nothing is changed.", most=MOST_READERS)  # fmt: skip
+        if not running.wait(self._site.wait_secs):
+            return number
+        if running.error is not None:
+            raise running.error
+        return found[0]
 
     def evict(self, form: Posted) -> tuple[str, Callable[[Progress], str]]:
         """Carry out a preview, once."""
@@ -79,20 +105,22 @@ class EvictionPages:
                 where="eviction",
                 next_step="see the preview again",
             )
-        if form["memos"].replace(",", "") != str(preview.memos):
+        plan = preview.screen.plan
+        if form["memos"].replace(",", "") != str(plan.memos):
             raise InputError("the typed number must be that of the memos to evict", where="number of memos", value=form["memos"],
-                             allowed=str(preview.memos), next_step="see the preview again, and type the number that it shows")  # fmt: skip
+                             allowed=str(plan.memos), next_step="see the preview again, and type the number that it shows")  # fmt: skip
 
         def evict(progress: Progress) -> str:
             done = evictions.evicted(self._warehouse, preview.request, why=form["why"] or "evicted in the browser", who=form.who,
-                                     plan=preview.plan, progress=progress)  # fmt: skip
+                                     plan=plan.id, progress=progress)  # fmt: skip
             return f"/evictions/{done.plan.eviction}" if done.plan.eviction else "/evictions"
 
-        return f"evicting {many(preview.memos, 'memo')}", evict
+        return f"evicting {many(plan.memos, 'memo')}", evict
 
     def change(self, request: Request) -> Response:
-        """How far an eviction or a restoration is; once it is done, its page."""
-        running = self._site.changes.find(request.path_params["number"])
+        """How far an eviction, a restoration or a preview is; once it is done, its page."""
+        number = request.path_params["number"]
+        running = self._site.changes.find(number) or self._site.previews.find(number)
         if running is None:
             raise NotFound("no such change, or it ended long ago", where="changes", next_step="see /evictions")
         if running.error is not None:

@@ -92,7 +92,7 @@ class Browser:
 
 
 @contextmanager
-def served(warehouse: Warehouse, **given: Any) -> Iterator[Browser]:
+def served(warehouse: Warehouse, *, patient: Warehouse | None = None, **given: Any) -> Iterator[Browser]:
     """The pages of a warehouse at a free port, served by a thread as the command serves them; gives a browser that has not entered."""
     ready: list[str] = []
     servers: list[uvicorn.Server] = []
@@ -109,7 +109,7 @@ def served(warehouse: Warehouse, **given: Any) -> Iterator[Browser]:
 
     plain, uvicorn.Server = uvicorn.Server, Kept  # type: ignore[misc]
     config = WebConfig(home="home", port=0, **given)
-    thread = threading.Thread(target=server.serve, args=(warehouse, config, ready.append))
+    thread = threading.Thread(target=server.serve, args=(warehouse, config, ready.append), kwargs={"patient": patient})
     thread.start()
     try:
         assert started.wait(PATIENCE_SECS)

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.views import evictions
 from headrace.web import site
-from headrace.web.changes import MOST_CHANGES, Changes
+from headrace.web.changes import MOST_CHANGES, MOST_READERS, Changes
 from tests.headrace.web.pages import Browser, served
 from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import FREE_READS, evict_component, model, work_together, write_log
@@ -89,6 +89,47 @@ def test_a_plan_that_changed_while_it_waited_is_an_error(
     answer = browser.get(place)
     assert (answer.status, "the eviction differs from its plan" in answer.text) == (409, True)
     assert len(list_evictions(warehouse)) == 1, "nothing more was evicted"
+
+
+def test_a_long_preview_has_a_page_that_follows_it(
+    browser: Browser, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, may_go = evictions.planned, threading.Event()
+
+    def wait(*arguments: Any, **options: Any) -> Any:
+        assert may_go.wait(PATIENCE_SECS)
+        return planned(*arguments, **options)
+
+    monkeypatch.setattr(evictions, "planned", wait)
+    begun = browser.get("/evict?model=ctr&column=query")
+    place = begun.headers["location"]
+    page = browser.get(place)
+    assert (begun.status, page.headers["refresh"], "Nothing is changed" in page.text) == (303, "2", True)
+    for _ in range(MOST_READERS - 1):
+        assert browser.get("/evict?model=ctr").status == 303
+    refused = browser.get("/evict?model=ctr")
+    assert (refused.status, "too many previews" in refused.text) == (409, True)
+    may_go.set()
+    ended(browser, place)
+    answer = browser.get(place)
+    assert answer.headers["location"].startswith("/evict?model=ctr&column=query&ready=")
+    preview = browser.get(answer.headers["location"])
+    assert "6 memos of 2 components" in preview.text
+    form = {"form_token": preview.form_token, "preview": preview.preview, "memos": "6"}
+    assert browser.post("/evict", form).headers["location"].startswith("/evictions/")
+    assert browser.get(answer.headers["location"]).status in (200, 303), "an old address computes the preview again"
+
+
+def test_a_preview_is_not_ended_by_the_limit_of_pages(tmp_path: Path, warehouse: Warehouse) -> None:
+    """Pages read the catalog for a limited time; what has a page of its progress may take longer."""
+    with (
+        Warehouse.open(warehouse.config, read_secs=PATIENCE_SECS) as hasty,
+        served(hasty, patient=warehouse, allow_changes=True) as found,
+    ):
+        object.__setattr__(hasty.catalog._read_limit, "secs", 1e-9)  # once the catalog is open
+        browser = found.enter()
+        assert browser.get("/graphs").status == 503
+        assert "6 memos of 2 components" in browser.get("/evict?model=ctr").text
 
 
 def test_progress_counts_each_batch(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
