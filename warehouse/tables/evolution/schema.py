@@ -167,8 +167,12 @@ def merged_column(known: ColumnSchema, found: ColumnSchema) -> ColumnSchema | No
     if wanted is None:
         return None
     overlay_only = known.overlay_only and found.overlay_only
-    if found.arrow_type == NULL or is_same_type(known.arrow_type, found.arrow_type):
+    held = known.stored_types or (
+        known.arrow_type,
+    )  # the type of all values may be that of no file: int8 and uint16 are int32
+    if found.arrow_type == NULL or (
+        known.arrow_type == wanted and any(is_same_type(one, found.arrow_type) for one in held)
+    ):
         return replace(known, overlay_only=overlay_only)
-    held = known.stored_types or (known.arrow_type,)
     new = () if any(is_same_type(one, found.arrow_type) for one in held) else (found.arrow_type,)
     return ColumnSchema(known.name, wanted, overlay_only, (*held, *new))

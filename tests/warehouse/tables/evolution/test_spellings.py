@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import transforms.expressions.expression as hr
@@ -21,8 +21,10 @@ from tests.warehouse.scenes import FREE_READS, Clock
 from tests.warehouse.tables.evolution.scenes import add, day, submit, the_table, work
 from warehouse import Warehouse, WarehouseConfig, read_fragment, read_solution
 from warehouse.changes.append import append_rows
+from warehouse.tables.evolution.schema import merged_column
 from warehouse.tables.manifests import PlacedFragment, current_fragments
 from warehouse.tables.raw import read_raw
+from warehouse.tables.table import ColumnSchema
 
 #: The types of each column, the widest last; a file takes any that holds its values.
 KINDS: dict[str, list[pa.DataType]] = {
@@ -194,6 +196,7 @@ def check_in_a_folder(seed: int) -> None:
 @pytest.mark.medium
 @settings(max_examples=scaled(6))
 @given(st.integers(0, 10**9))
+@example(237)  # the type of all values is that of a later file, too, which has nulls alone
 def test_other_spellings_are_the_same_table(seed: int) -> None:
     check_in_a_folder(seed)
 
@@ -203,3 +206,13 @@ def test_other_spellings_are_the_same_table(seed: int) -> None:
 @given(st.integers(0, 10**9))
 def test_other_spellings_at_length(seed: int) -> None:
     check_in_a_folder(seed)
+
+
+def test_a_type_of_all_values_that_a_later_file_has_is_kept() -> None:
+    """int8 and uint16 are read as int32, which no file holds until one comes with it: its values are digested in it, after int64 too."""
+    found = ColumnSchema("k", "int8")
+    for stored in ("uint16", "int32", "int32", "int64"):
+        merged = merged_column(found, ColumnSchema("k", stored))
+        assert merged is not None
+        found = merged
+    assert (found.arrow_type, found.stored_types) == ("int64", ("int8", "uint16", "int32", "int64"))
