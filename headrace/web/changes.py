@@ -74,7 +74,8 @@ class Changes:
 
     def __init__(self, number: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
         self._number, self._clock = number, clock
-        self._running = threading.Lock()
+        self._running = threading.Lock()  # held by the change that runs
+        self._lock = threading.Lock()  # of what is known
         self._known: OrderedDict[str, RunningChange] = OrderedDict()
 
     def do(self, work: Callable[[], str]) -> str:
@@ -89,12 +90,14 @@ class Changes:
 
         Raises :class:`~transforms.errors.Busy` if ``most`` wait or run already.
         """
-        if most is not None and sum(not one.is_over for one in list(self._known.values())) >= most:
-            raise Busy("too many previews of evictions are being computed", where="previews", value=most, next_step="try again in a minute")  # fmt: skip
         number, change = self._number(), RunningChange(name, note, self._clock())
-        self._known[number] = change
-        for old in [key for key, one in self._known.items() if one.is_over][: max(0, len(self._known) - MOST_CHANGES)]:
-            del self._known[old]
+        with self._lock:
+            if most is not None and sum(not one.is_over for one in self._known.values()) >= most:
+                raise Busy("too many previews of evictions are being computed", where="previews", value=most, next_step="try again in a minute")  # fmt: skip
+            self._known[number] = change
+            ended = [key for key, one in self._known.items() if one.is_over]
+            for old in ended[: max(0, len(self._known) - MOST_CHANGES)]:
+                del self._known[old]
 
         def run() -> None:
             try:
@@ -110,4 +113,5 @@ class Changes:
 
     def find(self, number: str) -> RunningChange | None:
         """The change of a number."""
-        return self._known.get(number)
+        with self._lock:
+            return self._known.get(number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Self
 from urllib.parse import urlencode
 
 from headrace.terminal.quantities import age_of, bytes_of, moment_of
@@ -15,8 +16,32 @@ from warehouse.search.query import ComponentQuery, state_of
 
 
 @dataclass(frozen=True)
-class Conditions:
-    """What a form asks for, as it was typed; an empty field is no condition."""
+class FormFields:
+    """Fields of a form as they were typed; an empty one is no condition."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """The fields among those of an address; others are left out."""
+        return cls(**{one.name: given.get(one.name, "").strip() for one in fields(cls)})
+
+    def address(self, **more: object) -> str:
+        """The given fields as the query of an address, with ``more``."""
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        return urlencode({name: value for name, value in {**given, **more}.items() if value not in ("", None)})
+
+    def narrowed(self, name: str, value: str) -> Self:
+        """The same fields with a further one, in place of one of this name."""
+        return replace(self, **{name: value})
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no field is filled in."""
+        return self == type(self)()
+
+
+@dataclass(frozen=True)
+class Conditions(FormFields):
+    """Conditions on components."""
 
     column: str = ""
     operator: str = ""
@@ -33,11 +58,6 @@ class Conditions:
     min_saved: str = ""
     older_than: str = ""
     newer_than: str = ""
-
-    @staticmethod
-    def of(given: Mapping[str, str]) -> Conditions:
-        """The fields among those of an address; others are left out."""
-        return Conditions(**{one.name: given.get(one.name, "").strip() for one in fields(Conditions)})
 
     def query(self, now: float) -> ComponentQuery:
         """The query of a search, in which ages are those of components. Raises :class:`InputError`."""
@@ -72,20 +92,6 @@ class Conditions:
             written_after=age_of("newer than", self.newer_than, now),
             budget_bytes=bytes_of("budget", budget),
         )
-
-    def address(self, **more: object) -> str:
-        """The given fields as the query of an address, with ``more``."""
-        given = {one.name: getattr(self, one.name) for one in fields(self)}
-        return urlencode({name: value for name, value in {**given, **more}.items() if value not in ("", None)})
-
-    def narrowed(self, name: str, value: str) -> Conditions:
-        """The same conditions with a further one, in place of one of this name."""
-        return replace(self, **{name: value})
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no field is filled in."""
-        return self == Conditions()
 
 
 def _number(field: str, text: str) -> float | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import get_args
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,6 +11,7 @@ from starlette.routing import Route
 
 from headrace.screens.tasks import ChangeScreen
 from headrace.views import tasks
+from headrace.web.condition_form import FormFields
 from headrace.web.site import PAGE_ROWS, Posted, Site, whole_number
 from transforms.errors import InputError
 from warehouse.quarantine.query import OPEN_STATES, TaskQuery
@@ -25,8 +24,8 @@ MOST_VALUE = 500
 
 
 @dataclass(frozen=True)
-class TaskConditions:
-    """Conditions on failed tasks, as they were typed; an empty field is no condition."""
+class TaskConditions(FormFields):
+    """Conditions on failed tasks."""
 
     state: str = ""
     client: str = ""
@@ -37,11 +36,6 @@ class TaskConditions:
     operator: str = ""
     kind: str = ""
     exception: str = ""
-
-    @staticmethod
-    def of(given: Mapping[str, str]) -> TaskConditions:
-        """The fields among those of an address; others are left out."""
-        return TaskConditions(**{one.name: given.get(one.name, "").strip() for one in fields(TaskConditions)})
 
     def query(self) -> TaskQuery:
         """The query. Raises :class:`InputError`."""
@@ -60,10 +54,6 @@ class TaskConditions:
             kind=self.kind or None,
             exception=self.exception or None,
         )
-
-    def address(self, **more: object) -> str:
-        """The given fields as the query of an address, with ``more``."""
-        return urlencode({name: value for name, value in {**vars(self), **more}.items() if value not in ("", None)})
 
 
 class TaskPages:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from headrace.cli.main import run
 from tests.headrace.web.browsers import CHROMIUM
+from tests.headrace.web.pages import Browser
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.synthetic import Synthetic, config
 
@@ -37,3 +39,21 @@ def chromium() -> Iterator[Any]:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE_SECS * 1000)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def browser(pages: Browser) -> Browser:
+    """A browser that has entered the ``pages`` of its module."""
+    return Browser(pages.address).enter()
+
+
+@pytest.fixture
+def call(home: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """The JSON of a command on the ``home`` of a module."""
+
+    def of(*words: object) -> Any:
+        capsys.readouterr()
+        assert run([*map(str, words), "--home", str(home), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from headrace.web.changes import MOST_CHANGES, MOST_READERS, Changes
 from tests.headrace.web.pages import Browser, served
 from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.scenes import FREE_READS, evict_component, model, work_together, write_log
+from transforms.errors import Busy
 from warehouse import Warehouse, WarehouseConfig, read_solution, register_table, submit_model
 from warehouse.eviction import evict
 from warehouse.eviction.history import list_evictions
@@ -159,3 +161,24 @@ def test_changes_run_one_at_a_time_and_old_ones_are_forgotten() -> None:
     changes.begin("last", work)[1].wait(PATIENCE_SECS)
     assert most == 1
     assert sum(changes.find(number) is not None for number, _ in begun) <= MOST_CHANGES
+
+
+def test_readers_begin_previews_at_once_and_only_so_many_wait() -> None:
+    """Many threads at a time: each begins one or is refused, and none meets a list that another one changes."""
+    changes, may_go, outcomes = Changes(lambda: secrets.token_hex(8)), threading.Event(), list[str]()
+
+    def begin() -> None:
+        for _ in range(50):
+            try:
+                changes.begin("x", lambda progress: str(may_go.wait(PATIENCE_SECS)), most=MOST_READERS)
+                outcomes.append("begun")
+            except Busy:
+                outcomes.append("refused")
+
+    threads = [threading.Thread(target=begin) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    may_go.set()
+    assert sorted(outcomes) == ["begun"] * MOST_READERS + ["refused"] * (8 * 50 - MOST_READERS)

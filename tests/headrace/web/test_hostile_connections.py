@@ -80,7 +80,7 @@ def test_a_body_that_comes_by_the_byte_ends(browser: Browser) -> None:
 
 
 def test_an_answered_request_does_not_renew_the_time_of_its_body(browser: Browser) -> None:
-    """A form without a session is answered at once; its body, which nobody reads, keeps the connection no longer."""
+    """A form without a session is answered at once; its body, which is not read, keeps the connection no longer."""
     address = Browser(browser.address)
     line = head(address, "POST /evict HTTP/1.1", f"Origin: {address.origin}", "Content-Length: 60000").replace(
         b"Connection: close\r\n", b""

@@ -38,11 +38,6 @@ def pages(warehouse: Warehouse) -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture
-def browser(pages: Browser) -> Browser:
-    return Browser(pages.address).enter()
-
-
 def is_guarded(answer: Answer | RawAnswer) -> bool:
     """Whether an answer has the headers of all answers."""
     return answer.headers.items() >= HEADERS.items() or answer.headers.items() >= PARSER_HEADERS.items()

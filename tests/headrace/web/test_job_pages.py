@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from headrace.cli.jobs import job_place
-from headrace.cli.main import run
 from headrace.views.jobs import TAIL_BYTES, TAIL_LINES, log_tail
 from headrace.web.guard import HEADERS
 from tests.headrace.web.pages import Browser, served
@@ -49,23 +48,6 @@ def pages(home: Path) -> Iterator[Browser]:
         served(warehouse, folder=str(home), allow_changes=True, find_job_place=job_place) as found,
     ):
         yield found
-
-
-@pytest.fixture
-def browser(pages: Browser) -> Browser:
-    return Browser(pages.address).enter()
-
-
-@pytest.fixture
-def call(home: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """The JSON of a command on the home."""
-
-    def of(*words: object) -> Any:
-        capsys.readouterr()
-        assert run([*map(str, words), "--home", str(home), "--json"]) == 0
-        return json.loads(capsys.readouterr().out)
-
-    return of
 
 
 def test_each_page_is_whole_and_has_its_headers(browser: Browser) -> None:

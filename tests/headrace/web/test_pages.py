@@ -59,11 +59,6 @@ def pages(warehouse: Warehouse) -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture
-def browser(pages: Browser) -> Browser:
-    return Browser(pages.address).enter()
-
-
 def test_every_page_is_whole_and_has_its_headers(browser: Browser, warehouse: Warehouse) -> None:
     fingerprint = read_solution(warehouse, "ctr").inputs[0].fingerprint
     for path in (*PAGES, f"/graphs/{fingerprint}"):

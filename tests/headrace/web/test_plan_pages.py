@@ -55,11 +55,6 @@ def pages(home: Path) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(pages: Browser) -> Browser:
-    return Browser(pages.address).enter()
-
-
-@pytest.fixture
 def fields(browser: Browser) -> Callable[[str], Any]:
     """The JSON of a page."""
     return lambda place: json.loads(browser.get(f"{place}?format=json").text)

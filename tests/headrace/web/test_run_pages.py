@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 import pytest
 
-from headrace.cli.main import run
 from headrace.screens.curve_drawing import MOST_CURVES
 from headrace.web.guard import HEADERS
 from tests.headrace.web.pages import Browser, served
@@ -56,23 +55,6 @@ def home(run_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pages(home: Path) -> Iterator[Browser]:
     with Warehouse.open(WarehouseConfig(str(home))) as warehouse, served(warehouse, folder=str(home)) as found:
         yield found
-
-
-@pytest.fixture
-def browser(pages: Browser) -> Browser:
-    return Browser(pages.address).enter()
-
-
-@pytest.fixture
-def call(home: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """The JSON of a command on the home."""
-
-    def of(*words: object) -> Any:
-        capsys.readouterr()
-        assert run([*map(str, words), "--home", str(home), "--json"]) == 0
-        return json.loads(capsys.readouterr().out)
-
-    return of
 
 
 def test_each_page_is_whole_and_has_its_headers(browser: Browser) -> None:

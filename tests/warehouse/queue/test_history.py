@@ -1,4 +1,4 @@
-"""The queue by minute: recorded once whoever looks first, kept for a week, and never more than was there."""
+"""The queue by minute: recorded once by the first worker that looks, kept for a week, and never more than was there."""
 
 from __future__ import annotations
 
