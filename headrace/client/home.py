@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from headrace.screens.drift import DriftScreen
     from headrace.screens.dry_run import DryRunScreen
     from headrace.screens.evictions import EvictionScreen, EvictionsScreen, RestorationScreen
-    from headrace.screens.graphs import GraphScreen, GraphsScreen
+    from headrace.screens.graphs import GraphScreen, GraphsScreen, MemosScreen, ValuesScreen
     from headrace.screens.inferred import InferredScreen
     from headrace.screens.jobs import JobsScreen
-    from headrace.screens.models import ExplainScreen, ModelScreen, ModelsScreen, SubmittedScreen
+    from headrace.screens.models import ExplainScreen, ModelDiffScreen, ModelScreen, ModelsScreen, SubmittedScreen
+    from headrace.screens.queue import QueueScreen
     from headrace.screens.runs import RunDiffScreen, RunScreen, RunsScreen
     from headrace.screens.status import StatusScreen
     from headrace.screens.tables import TableScreen, TablesScreen
@@ -404,6 +405,46 @@ class Home(StartedCommands):
         from headrace.views.graphs import component
 
         return component(self._warehouse, fingerprint)
+
+    def memos(self, fingerprint: str, newest: int = 48) -> MemosScreen:
+        """The memos of a component over its newest partitions, as ``headrace graphs memos``.
+
+        >>> len(w.memos(w.search(column="price").graphs[0].fingerprint).partitions) > 0
+        True
+        """
+        from headrace.views.graphs import memos
+
+        return memos(self._warehouse, fingerprint, newest)
+
+    def values(self, fingerprint: str) -> ValuesScreen:
+        """The values of a component in its newest memo, as ``headrace graphs values``.
+
+        >>> w.values(w.search(column="price").graphs[0].fingerprint).not_finite
+        0
+        """
+        from headrace.views.graphs import values
+
+        return values(self._warehouse, fingerprint)
+
+    def model_diff(self, name: str, before: int | None = None, after: int | None = None) -> ModelDiffScreen:
+        """Two versions of a model, by default the newest and the one before it, as ``headrace model diff``.
+
+        >>> w.model_diff("ctr", 1, 1).found.settings
+        ()
+        """
+        from headrace.views.models import compared
+
+        return compared(self._warehouse, name, before, after)
+
+    def queue(self, last: timedelta = timedelta(hours=1)) -> QueueScreen:
+        """Clients, workers that hold leases, and the queue by minute, as ``headrace queue``.
+
+        >>> w.queue().holders
+        ()
+        """
+        from headrace.views.queue import minutes_of, shown
+
+        return shown(self._warehouse, minutes_of("last", last.total_seconds()))
 
     def evict(
         self,

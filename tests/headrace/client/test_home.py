@@ -96,6 +96,11 @@ def test_explain_and_search_agree_on_what_is_there(home):
     found = home.search(column="price", sort="size", count=True)
     assert found.total == 1
     assert home.component(found.graphs[0].fingerprint).columns == ("price",)
+    assert home.memos(found.graphs[0].fingerprint, newest=1).partitions[0].states
+    assert home.values(found.graphs[0].fingerprint).rows > 0
+    assert home.queue(timedelta(days=2)).minutes == 2880
+    with pytest.raises(InputError, match="one before it"):
+        home.model_diff("ctr")
     assert home.search(newer_than=timedelta(days=1), state="ready").graphs
     assert not home.search(older_than=timedelta(days=1)).graphs
 
