@@ -44,20 +44,24 @@ def test_a_stopped_run_goes_on_as_one_that_was_not_stopped(tmp_path, reset):
 
 
 @pytest.mark.slow
-def test_a_run_moves_to_servers_and_back(tmp_path):
-    """Deep and linear part have one engine there, and one each here."""
+@pytest.mark.parametrize("servers", [1, 2])
+def test_a_run_moves_to_servers_and_back(tmp_path, servers):
+    """Deep and linear part have one engine there, and one each here. Two servers have a cut-off each, so they keep other rows, as many."""
     data, options = Synthetic(6, 200), {"pruning": PRUNING, "linear": True, "batch_rows": 50}
-    train(data.solution, data.read, config(tmp_path / "alone", **options))
+    straight = train(data.solution, data.read, config(tmp_path / "alone", **options))
     run, numbers = config(tmp_path / "run", **options), count(1)
-    with thread_servers(2) as servers:
-
-        def once(make_engine):
-            return train(data.solution, data.read, run, stop=lambda: True, make_engine=make_engine).finished
-
-        for make_engine in cycle([None, lambda *given: on_servers(servers, next(numbers))(*given)]):
-            if once(make_engine):
+    with thread_servers(servers) as started:
+        for make_engine in cycle([None, lambda *given: on_servers(started, next(numbers))(*given)]):
+            report = train(data.solution, data.read, run, stop=lambda: True, make_engine=make_engine)
+            if report.finished:
                 break
-    assert equal_arrays(saved(tmp_path / "run"), saved(tmp_path / "alone"))
+    one, other = saved(tmp_path / "run"), saved(tmp_path / "alone")
+    if servers == 1:
+        assert equal_arrays(one, other)
+    rows = [[len(found.arrays[f"embedding/rows/{name}"]) for name in ("words", "user")] for found in (one, other)]
+    assert sum(rows[0]) == sum(rows[1])
+    assert report.ledger.exact
+    assert report.history[-1].scores.log_loss == pytest.approx(straight.history[-1].scores.log_loss, rel=0.02)
 
 
 @pytest.mark.medium
