@@ -189,7 +189,8 @@ def test_a_job_tests_a_large_range_with_as_many_processes_as_hosts(submitted, tm
     monkeypatch.setattr("headrace.cli.held_out_scoring.SHARED_TEST_EVENTS", 0)
     ranks = []
     monkeypatch.setattr(
-        "headrace.cli.held_out_scoring.scoring_command", lambda *a: ranks.append(a[-2]) or scoring_command(*a)
+        "headrace.cli.held_out_scoring.scoring_command",
+        lambda *given, **options: ranks.append(given[-2]) or scoring_command(*given, **options),
     )
     many = submitted(*train, "--run-dir", tmp_path / "many").json["test"]
     assert ranks == [1]
