@@ -17,7 +17,8 @@ from transforms.kernels.compiled import compiled
 
 _NONE = np.int64(-1)
 _SIGN = np.uint64(1 << 63)
-_LEAST = np.int64(-(1 << 63))
+#: A path of the trie has at most one node for each bit of a time, and its leaf.
+_DEPTH = 130
 
 
 class History(NamedTuple):
@@ -218,22 +219,53 @@ def _folded(
 
 
 @compiled
-def _fold(node: int, low: int, high: int, before: int, h: History, f: Folds) -> tuple[int, float, float, float]:
-    """The state of the rows below a node from ``low`` on, below ``high``, and known before ``before``."""
-    first, end = h.first[node], h.end[node]
-    if h.time[end - 1] < low or h.time[first] >= high or h.known_first[node] >= before:
-        return (0, 0.0, np.nan, np.nan)
-    is_inside = h.time[first] >= low and h.time[end - 1] < high
-    if is_inside and h.known_last[node] < before:
-        return f.count[node], f.total[node], f.least[node], f.most[node]
-    if h.near[node] < 0:
-        return _of_rows(first, end, before, h.known, f.value, f.valid)
-    a = _fold(h.near[node], low, high, before, h, f)
-    b = _fold(h.far[node], low, high, before, h, f)
-    return _combined(a, b)
+def _states(
+    roots: Array, near: Array, far: Array, first: Array, end: Array, known_first: Array, known_last: Array, time: Array, known: Array,
+    value: Array, valid: Array, count: Array, total: Array, least: Array, most: Array, key: Array, low: Array, high: Array,
+) -> tuple[Array, Array, Array, Array]:  # fmt: skip
+    """:func:`window_states`. The trie is walked with a stack of its own: numba's cache cannot hold functions that call themselves."""
+    events = len(key)
+    counts, totals = np.zeros(events, np.int64), np.zeros(events, np.float64)
+    leasts, mosts = np.full(events, np.nan), np.full(events, np.nan)
+    nodes, phases = np.empty(_DEPTH, np.int64), np.empty(_DEPTH, np.int64)
+    held = np.empty(_DEPTH, np.int64)
+    held_total, held_least, held_most = np.empty(_DEPTH), np.empty(_DEPTH), np.empty(_DEPTH)
+    for event in range(events):
+        if key[event] < 0 or roots[key[event]] < 0:
+            continue
+        since, before = low[event], high[event]
+        nodes[0], phases[0], depth = roots[key[event]], 0, 1
+        state = (0, 0.0, np.nan, np.nan)
+        while depth:
+            top = depth - 1
+            node = nodes[top]
+            if phases[top] == 0:
+                earliest, last = time[first[node]], time[end[node] - 1]
+                if last < since or earliest >= before or known_first[node] >= before:
+                    state = (0, 0.0, np.nan, np.nan)
+                    depth -= 1
+                elif earliest >= since and last < before and known_last[node] < before:
+                    state = (count[node], total[node], least[node], most[node])
+                    depth -= 1
+                elif near[node] < 0:
+                    state = _of_rows(first[node], end[node], before, known, value, valid)
+                    depth -= 1
+                else:
+                    phases[top] = 1
+                    nodes[depth], phases[depth] = near[node], 0
+                    depth += 1
+            elif phases[top] == 1:
+                held[top], held_total[top], held_least[top], held_most[top] = state
+                phases[top] = 2
+                nodes[depth], phases[depth] = far[node], 0
+                depth += 1
+            else:
+                state = _combined((held[top], held_total[top], held_least[top], held_most[top]), state)
+                depth -= 1
+        counts[event], totals[event], leasts[event], mosts[event] = state
+    return counts, totals, leasts, mosts
 
 
-@compiled
 def window_states(h: History, f: Folds, key: Array, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
     """For each event, the number, sum, least and greatest of the visible values of its key.
 
@@ -244,98 +276,66 @@ def window_states(h: History, f: Folds, key: Array, low: Array, high: Array) -> 
         low: the first time of its window: int64.
         high: the time before which rows must be, and be known: int64.
     """
-    events = len(key)
-    count, total = np.zeros(events, np.int64), np.zeros(events, np.float64)
-    least, most = np.full(events, np.nan), np.full(events, np.nan)
-    for event in range(events):
-        if key[event] >= 0 and h.roots[key[event]] >= 0:
-            root = h.roots[key[event]]
-            count[event], total[event], least[event], most[event] = _fold(
-                root, low[event], high[event], high[event], h, f
-            )
-    return count, total, least, most
+    return _states(h.roots, h.near, h.far, h.first, h.end, h.known_first, h.known_last, h.time, h.known,
+                   f.value, f.valid, f.count, f.total, f.least, f.most, key, low, high)  # fmt: skip
 
 
-@compiled
-def _latest(node: int, low: int, high: int, valid: Array, h: History) -> int:
-    """The last visible row below a node that has a value; -1 without one."""
-    first, end = h.first[node], h.end[node]
-    if h.time[end - 1] < low or h.time[first] >= high or h.known_first[node] >= high:
-        return -1
-    if h.near[node] < 0:
-        for row in range(end - 1, first - 1, -1):
-            if valid[row] and h.known[row] < high:
-                return row
-        return -1
-    found = _latest(h.far[node], low, high, valid, h)
-    return found if found >= 0 else _latest(h.near[node], low, high, valid, h)
-
-
-@compiled
 def latest_rows(h: History, valid: Array, key: Array, low: Array, high: Array) -> Array:
     """For each event, the last visible row with a value; -1 without one. Arguments as :func:`window_states`; ``valid``: rows with a value."""
-    found = np.full(len(key), _NONE)
-    for event in range(len(key)):
-        if key[event] >= 0 and h.roots[key[event]] >= 0:
-            found[event] = _latest(h.roots[key[event]], low[event], high[event], valid, h)
-    return found
+    return last_rows(h, valid, key, low, high, 1, is_dense=True)[1]
 
 
-@compiled
-def _first(node: int, low: int, high: int, valid: Array, h: History) -> int:
-    first, end = h.first[node], h.end[node]
-    if h.time[end - 1] < low or h.time[first] >= high or h.known_first[node] >= high:
-        return -1
-    if h.near[node] < 0:
-        for row in range(first, end):
-            if valid[row] and h.known[row] < high:
-                return row
-        return -1
-    found = _first(h.near[node], low, high, valid, h)
-    return found if found >= 0 else _first(h.far[node], low, high, valid, h)
-
-
-@compiled
 def first_rows(h: History, valid: Array, key: Array, low: Array, high: Array) -> Array:
     """For each event, the first visible row with a value; -1 without one. Arguments as :func:`latest_rows`."""
-    found = np.full(len(key), _NONE)
-    for event in range(len(key)):
-        if key[event] >= 0 and h.roots[key[event]] >= 0:
-            found[event] = _first(h.roots[key[event]], low[event], high[event], valid, h)
-    return found
+    return _taken(h.roots, h.near, h.far, h.first, h.end, h.known_first, h.time, h.known, valid, key, low, high, 1, True, False)[1]  # fmt: skip
+
+
+def last_rows(
+    h: History, valid: Array, key: Array, low: Array, high: Array, most: int, *, is_dense: bool = False
+) -> tuple[Array, Array]:
+    """For each event, at most ``most`` of its last visible rows with a value, the latest first: lengths, and all rows one after the other.
+
+    ``is_dense``: an event without a row has a -1. Arguments as :func:`latest_rows`.
+    """
+    return _taken(h.roots, h.near, h.far, h.first, h.end, h.known_first, h.time, h.known, valid, key, low, high, most, is_dense, True)  # fmt: skip
 
 
 @compiled
-def _take_last(node: int, low: int, high: int, valid: Array, h: History, taken: Array, at: int, most: int) -> int:
-    """Write the last visible rows below a node, the latest first, from ``at`` on; the number of all that are written."""
-    first, end = h.first[node], h.end[node]
-    if at == most or h.time[end - 1] < low or h.time[first] >= high or h.known_first[node] >= high:
-        return at
-    if h.near[node] < 0:
-        for row in range(end - 1, first - 1, -1):
-            if at < most and valid[row] and h.known[row] < high:
-                taken[at] = row
-                at += 1
-        return at
-    at = _take_last(h.far[node], low, high, valid, h, taken, at, most)
-    return _take_last(h.near[node], low, high, valid, h, taken, at, most)
-
-
-@compiled
-def last_rows(h: History, valid: Array, key: Array, low: Array, high: Array, most: int) -> tuple[Array, Array]:
-    """For each event, at most ``most`` of its last visible rows with a value, the latest first: lengths, and all rows one after the other."""
+def _taken(
+    roots: Array, near: Array, far: Array, first: Array, end: Array, known_first: Array, time: Array, known: Array, valid: Array,
+    key: Array, low: Array, high: Array, most: int, is_dense: bool, from_end: bool,
+) -> tuple[Array, Array]:  # fmt: skip
     events = len(key)
     lengths, taken, used = np.zeros(events, np.int64), np.empty(max(events, 16), np.int64), 0
-    mine = np.empty(most, np.int64)
+    nodes = np.empty(_DEPTH, np.int64)
     for event in range(events):
-        if key[event] < 0 or h.roots[key[event]] < 0:
-            continue
-        found = _take_last(h.roots[key[event]], low[event], high[event], valid, h, mine, 0, most)
-        if used + found > len(taken):
-            grown = np.empty(2 * len(taken) + found, np.int64)
+        if used + most + 1 > len(taken):
+            grown = np.empty(2 * len(taken) + most + 1, np.int64)
             grown[:used] = taken[:used]
             taken = grown
-        taken[used : used + found] = mine[:found]
+        since, before, found = low[event], high[event], 0
+        depth = 0
+        if key[event] >= 0 and roots[key[event]] >= 0:
+            nodes[0], depth = roots[key[event]], 1
+        while depth and found < most:
+            depth -= 1
+            node = nodes[depth]
+            if time[end[node] - 1] < since or time[first[node]] >= before or known_first[node] >= before:
+                continue
+            if near[node] >= 0:  # what is taken first is pushed last
+                nodes[depth] = near[node] if from_end else far[node]
+                nodes[depth + 1] = far[node] if from_end else near[node]
+                depth += 2
+                continue
+            rows = end[node] - first[node]
+            for k in range(rows):
+                row = end[node] - 1 - k if from_end else first[node] + k
+                if found < most and valid[row] and known[row] < before:
+                    taken[used + found] = row
+                    found += 1
+        if is_dense and found == 0:
+            taken[used] = _NONE
+            used += 1
         used += found
         lengths[event] = found
     return lengths, taken[:used]
