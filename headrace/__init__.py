@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from transforms.expressions.expression import weighted as weighted
     from transforms.expressions.model import Label as Label
     from transforms.expressions.model import Model as Model
+    from transforms.expressions.tables import table as table
     from transforms.functions import op as op
     from transforms.ranges import between as between
     from transforms.twins.preprocessing import from_preprocessing_fn as from_preprocessing_fn

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from transforms.analysis.expectation import Expect, expectation_of
 from transforms.analysis.target import MOST_TASKS, Target, check_label, check_task
 from transforms.errors import DuplicateInput, InputError, TypeMismatch
 from transforms.expressions.expression import Expr
 from transforms.graphs.canonical import CanonicalForms
-from transforms.graphs.graph import Node
+from transforms.graphs.graph import Node, raw_columns
+from transforms.joins.column import definitions_read
+from transforms.joins.definition import JoinDefinition, is_joined
 from transforms.names import check_name
 from transforms.value_range import ValueRange
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """One named input; ``component`` is in canonical form and ``fingerprint`` is its identity. ``expect``: what its author expects of its values."""
+    """One named input of a model.
+
+    Attributes:
+        name: of the input.
+        component: its graph in canonical form.
+        fingerprint: the identity of the component.
+        expect: what its author expects of its values.
+        joins: the definitions of the joined columns that the component reads, by column name.
+    """
 
     name: str
     component: Node
     fingerprint: str
     expect: Expect | None = None
+    joins: Mapping[str, JoinDefinition] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +102,11 @@ class Model:
         """The label's raw column, or its expression in one line; each with its name if there are several."""
         return self.target.label
 
+    @property
+    def joins(self) -> dict[str, JoinDefinition]:
+        """The definitions of the joined columns that the inputs read, by column name."""
+        return {name: one for given in self.inputs.values() for name, one in given.joins.items()}
+
     def without_inputs(self) -> Model:
         """A copy of the model without inputs."""
         same = Model(self.name, client=self.client, label="-", priority=self.priority, table=self.table)
@@ -117,7 +133,8 @@ class Model:
             raise TypeMismatch("an input must be an expression", where=where, value=type(expression).__name__,
                                next_step='start from a column, as in hr.text("query")')  # fmt: skip
         component = self.forms.of(expression.node)
-        self.inputs[name] = ModelInput(name, component, component.identity, expectation_of(expect, where))
+        joins = definitions_read(component, expression.node)
+        self.inputs[name] = ModelInput(name, component, component.identity, expectation_of(expect, where), joins)
 
 
 def _target_of(label: object, task: object, classes: int, where: str, forms: CanonicalForms) -> Target:
@@ -145,10 +162,20 @@ def _target(label: object, task: object, classes: int, where: str, forms: Canoni
     if isinstance(label, Expr):
         component = forms.of(label.node)
         check_label(component, where)
+        _check_not_joined((column.name for column in raw_columns(component)), where)
         from transforms.render import expression_text
 
         return Target(expression_text(component), component, chosen, classes)
     if not isinstance(label, str) or not label:
         raise InputError("a label must be a raw column's name or an expression", where=where, value=label,
                          next_step='such as label="clicked", or label=hr.float32("relevance") > 2.3')  # fmt: skip
+    _check_not_joined([label], where)
     return Target(label, None, chosen, classes)
+
+
+def _check_not_joined(columns: Iterable[str], where: str) -> None:
+    """Raise for a joined column: it has what is known before an event, and a label what happens after it."""
+    for name in columns:
+        if is_joined(name):
+            raise InputError("a label must be known after its event, got a joined column, which has what is known before it", where=where,
+                             value=name, next_step="overlay the label as a column of the table, or join the column as an input")  # fmt: skip

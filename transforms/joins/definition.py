@@ -1,7 +1,8 @@
-"""The definition of a joined column: which rows of another table an event sees, and what becomes of them."""
+"""The definition of a joined column: which rows of another table an event sees, and their aggregate."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,23 +10,26 @@ from typing import Annotated, Any
 
 from transforms.derived_documents import Omitted, document_of, number, read_value, whole
 from transforms.documents import document_part
+from transforms.durations import MOST_MICROS
 from transforms.errors import InputError
 from transforms.graphs.encoding import digest
+from transforms.graphs.graph import component_from_document
+from transforms.names import check_name, is_name
+from transforms.types import ColumnType, Dense, DType, Ragged
 
 #: The form of a definition's document; another one would have another digest, and other columns.
 FORMAT = "headrace.join/1"
-#: The longest window and delay: a thousand years of microseconds.
-MOST_MICROS = 1_000 * 366 * 86_400 * 10**6
 #: The most rows of a history.
 MOST_ROWS = 10_000
 #: Digits of the digest in a column's name: 64 bits among the columns of a table.
 _DIGITS = 16
+_COLUMN = re.compile(rf"@(.+)\.([a-z]+)#[0-9a-f]{{{_DIGITS}}}")
 
 _Micros = Annotated[int, whole(0, MOST_MICROS)]
 
 
 class Aggregate(StrEnum):
-    """What becomes of the visible rows. ``ratio`` is the mean of numbers or of false and true with a prior."""
+    """The result of the visible rows. ``ratio`` is the mean of numbers or of false and true with a prior."""
 
     LATEST = "latest"
     FIRST = "first"
@@ -58,7 +62,7 @@ class JoinDefinition:
     Attributes:
         table: The other table, by name.
         keys: What must be equal; a null joins nothing.
-        aggregate: What becomes of the visible rows.
+        aggregate: The result of the visible rows.
         value: The value of a row, as the document of a component; a row without one is left out. None: the number of rows.
         where: Rows for which this is not true are left out.
         window_micros: Rows from ``t - window`` on are seen; None: all.
@@ -85,6 +89,7 @@ class JoinDefinition:
 
     def __post_init__(self) -> None:
         """Raises :class:`InputError` for parts that contradict each other."""
+        check_name(self.table, "a table")
         if not self.keys:
             raise InputError("a join must have a key", where=f"table {self.table}", value="none", next_step="add .by(COLUMN, equals=EXPRESSION)")  # fmt: skip
         if (self.value is None) != (self.aggregate in WITHOUT_VALUE):
@@ -116,3 +121,28 @@ class JoinDefinition:
     def from_document(cls, document: object) -> JoinDefinition:
         """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError` for any other document."""
         return read_value(cls, document_part(document, "joined column"))
+
+
+def is_joined(column_name: str) -> bool:
+    """Whether a name is that of a joined column: ``@TABLE.AGGREGATE#`` and 16 hexadecimal digits."""
+    found = _COLUMN.fullmatch(column_name)
+    return found is not None and is_name(found.group(1)) and found.group(2) in set(Aggregate)
+
+
+def column_type(definition: JoinDefinition) -> ColumnType:
+    """The type of a joined column. Raises :class:`InputError` for a value that the aggregate does not take."""
+    if definition.value is None:
+        return Dense(DType.INT64)
+    value = component_from_document(dict(definition.value)).type
+    where = f"{definition.aggregate} of table {definition.table}"
+    if not isinstance(value, Dense):
+        raise InputError("the value of a joined row must be one value", where=where, value=str(value), allowed="Dense",
+                         next_step="join lists by a key of their own, or take their length")  # fmt: skip
+    if definition.aggregate is Aggregate.LAST:
+        return Ragged(value.dtype, value.buckets)
+    if definition.aggregate in OF_ROWS:
+        return value
+    if value.buckets is not None or value.dtype in (DType.STRING, DType.TIMESTAMP):
+        raise InputError("the value of an aggregate must be a number", where=where, value=str(value),
+                         allowed="bool, int64, float32, float64", next_step="use latest, first or last of it")  # fmt: skip
+    return Dense(DType.FLOAT64)

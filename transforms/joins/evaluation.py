@@ -12,7 +12,7 @@ from transforms.arrays import Array
 from transforms.errors import DataError, InputError
 from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import Node, component_from_document
-from transforms.joins.definition import OF_ROWS, Aggregate, JoinDefinition
+from transforms.joins.definition import Aggregate, JoinDefinition, column_type
 from transforms.kernels.histories import (
     Folds,
     History,
@@ -23,28 +23,9 @@ from transforms.kernels.histories import (
     latest_rows,
     window_states,
 )
-from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
+from transforms.types import ColumnType, arrow_type
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-
-
-def column_type(definition: JoinDefinition) -> ColumnType:
-    """The type of a joined column. Raises :class:`InputError` for a value that the aggregate does not take."""
-    if definition.value is None:
-        return Dense(DType.INT64)
-    value = component_from_document(dict(definition.value)).type
-    where = f"{definition.aggregate} of table {definition.table}"
-    if not isinstance(value, Dense):
-        raise InputError("the value of a joined row must be one value", where=where, value=str(value), allowed="Dense",
-                         next_step="join lists by a key of their own, or take their length")  # fmt: skip
-    if definition.aggregate is Aggregate.LAST:
-        return Ragged(value.dtype, value.buckets)
-    if definition.aggregate in OF_ROWS:
-        return value
-    if value.buckets is not None or value.dtype in (DType.STRING, DType.TIMESTAMP):
-        raise InputError("the value of an aggregate must be a number", where=where, value=str(value),
-                         allowed="bool, int32, int64, float32, float64", next_step="use latest, first or last of it")  # fmt: skip
-    return Dense(DType.FLOAT64)
 
 
 def joined_column(

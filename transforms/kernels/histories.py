@@ -55,7 +55,7 @@ class Folds(NamedTuple):
     Attributes:
         value: Of each row.
         valid: Whether a row has a value; others are left out.
-        count: By node, rows with a value.
+        values: By node, rows with a value.
         total: Their sum, folded along the trie.
         least: The least value; of no value NaN.
         most: The greatest.
@@ -63,7 +63,7 @@ class Folds(NamedTuple):
 
     value: Array
     valid: Array
-    count: Array
+    values: Array
     total: Array
     least: Array
     most: Array
@@ -86,7 +86,7 @@ def folds(of: History, value: Array, valid: Array) -> Folds:
 
 
 @compiled
-def _is_lower_split(a: np.uint64, b: np.uint64) -> bool:
+def _is_lower_split(a: np.uint64, b: np.uint64) -> np.bool:
     """Whether the highest bit of ``a`` is lower than that of ``b``."""
     return a < b and a < (a ^ b)
 
@@ -99,7 +99,7 @@ def _tries(starts: Array, time: Array, known: Array) -> tuple[Array, Array, Arra
     first, end = np.empty(most, np.int64), np.empty(most, np.int64)
     known_first, known_last = np.empty(most, np.int64), np.empty(most, np.int64)
     roots = np.full(keys, _NONE)
-    nodes = 0
+    nodes = np.int64(0)
     waiting, splits = np.empty(65, np.int64), np.empty(65, np.uint64)
     for key in range(keys):
         depth = 0
@@ -138,16 +138,16 @@ def _tries(starts: Array, time: Array, known: Array) -> tuple[Array, Array, Arra
 
 @compiled
 def _join(
-    a: int,
-    b: int,
-    node: int,
+    a: np.int64,
+    b: np.int64,
+    node: np.int64,
     near: Array,
     far: Array,
     first: Array,
     end: Array,
     known_first: Array,
     known_last: Array,
-) -> int:
+) -> np.int64:
     near[node], far[node] = a, b
     first[node], end[node] = first[a], end[b]
     known_first[node] = min(known_first[a], known_first[b])
@@ -277,7 +277,7 @@ def window_states(h: History, f: Folds, key: Array, low: Array, high: Array) -> 
         high: the time before which rows must be, and be known: int64.
     """
     return _states(h.roots, h.near, h.far, h.first, h.end, h.known_first, h.known_last, h.time, h.known,
-                   f.value, f.valid, f.count, f.total, f.least, f.most, key, low, high)  # fmt: skip
+                   f.value, f.valid, f.values, f.total, f.least, f.most, key, low, high)  # fmt: skip
 
 
 def latest_rows(h: History, valid: Array, key: Array, low: Array, high: Array) -> Array:
