@@ -109,11 +109,11 @@ class KeyedTable(OtherTable):
         return self._column(Aggregate.MEAN, value, window=window)
 
     def min(self, value: Expr, *, window: Duration | None = None) -> Expr:
-        """The least number, as float64; null without rows."""
+        """The least number or time, in its own type; null without rows."""
         return self._column(Aggregate.MIN, value, window=window)
 
     def max(self, value: Expr, *, window: Duration | None = None) -> Expr:
-        """The greatest number, as float64; null without rows."""
+        """The greatest number or time, in its own type; null without rows."""
         return self._column(Aggregate.MAX, value, window=window)
 
     def ratio(self, value: Expr, *, window: Duration | None = None, prior: tuple[float, float] = (0, 0)) -> Expr:

@@ -142,7 +142,8 @@ def column_type(definition: JoinDefinition) -> ColumnType:
         return Ragged(value.dtype, value.buckets)
     if definition.aggregate in OF_ROWS:
         return value
-    if value.buckets is not None or value.dtype in (DType.STRING, DType.TIMESTAMP):
-        raise InputError("the value of an aggregate must be a number", where=where, value=str(value),
-                         allowed="bool, int64, float32, float64", next_step="use latest, first or last of it")  # fmt: skip
-    return Dense(DType.FLOAT64)
+    is_extreme = definition.aggregate in (Aggregate.MIN, Aggregate.MAX)
+    if value.buckets is not None or value.dtype is DType.STRING or (value.dtype is DType.TIMESTAMP and not is_extreme):
+        raise InputError("the value of an aggregate must be a number", where=where, value=str(value), next_step="use latest, first or last of it",
+                         allowed="bool, int64, float32, float64; of min and max also a timestamp")  # fmt: skip
+    return value if is_extreme else Dense(DType.FLOAT64)

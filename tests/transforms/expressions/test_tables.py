@@ -137,7 +137,7 @@ def test_a_plain_label_stays() -> None:
         (lambda: CLICKS.latest(doubled(int64("n"))), "got a function of your own"),
         (lambda: CLICKS.latest(ragged("a", "int64")), "must be one value"),
         (lambda: CLICKS.sum(text("a")), "must be a number"),
-        (lambda: CLICKS.max(timestamp("a")), "must be a number"),
+        (lambda: CLICKS.mean(timestamp("a")), "must be a number"),
         (lambda: CLICKS.where(int64("n")), "must be true or false"),
         (lambda: CLICKS.where("ok"), "must be an expression"),
         (lambda: table("users").by("id"), "must have a type"),

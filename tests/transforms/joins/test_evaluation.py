@@ -88,7 +88,7 @@ def reduced(definition: JoinDefinition, seen: list[Any]) -> Any:
         case Aggregate.FIRST:
             return seen[0] if seen else None
         case Aggregate.LAST:
-            return seen[::-1][: definition.rows]
+            return seen[-definition.rows :]
         case Aggregate.SUM:
             return sum(numbers)
         case Aggregate.MEAN:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from functools import reduce
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.kernels.histories import first_rows, folds, history, last_rows, latest_rows, window_states
+from transforms.joins.ranks import LEAST as NAN_RANK
+from transforms.joins.ranks import number_ranks, values_of
+from transforms.kernels.histories import Trie, trie_of
+from transforms.kernels.history_order import equal_rows, order_by_key, rows_before
+from transforms.kernels.history_rows import known_rows
+from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, Values, node_states, states_of
 
 I64 = st.integers(-(2**63), 2**63 - 1)
 TIMES = st.integers(0, 12) | I64
@@ -67,21 +74,45 @@ def _most(a: float, b: float) -> float:
     return (b if math.copysign(1, a) < 0 else a) if a == b else max(a, b)
 
 
-def _made(rows: list[Row]) -> tuple[Any, Any, Any]:
+class Made(NamedTuple):
+    """A history, and the events that see it: their key's root, window, and the time before which rows must be known."""
+
+    trie: Trie
+    values: Values
+    first: Any
+    end: Any
+    root: Any
+    before: Any
+    event_order: Any
+
+
+def _made(rows: list[Row], events: list[tuple[int, int, int]]) -> Made:
     starts = np.searchsorted([row.key for row in rows], np.arange(4)).astype(np.int64)
-    made = history(starts, np.array([row.time for row in rows], np.int64), np.array([_known(row) for row in rows], np.int64))  # fmt: skip
-    valid = np.array([row.value is not None for row in rows], bool)
-    return (
-        made,
-        folds(made, np.array([0.0 if row.value is None else row.value for row in rows], np.float64), valid),
-        valid,
-    )
+    time = np.array([row.time for row in rows], np.int64)
+    trie = trie_of(starts, time, np.array([_known(row) for row in rows], np.int64))
+    numbers = pa.array([row.value for row in rows], pa.float64())
+    filled, high = np.asarray(numbers.fill_null(0.0)), number_ranks(numbers)
+    values = Values(filled, np.where(np.isnan(filled), NAN_RANK, high), high, np.asarray(numbers.is_valid(), bool))
+    keys, at = np.array([key for key, _, _ in events], np.int64), np.array([at for _, at, _ in events], np.int64)
+    order, event_starts = order_by_key(keys, at, 3)
+    low = np.array([max(at - window, -(2**63)) for _, at, window in events], np.int64)[order]
+    # Windows of one length are ascending; these are not, so each event is an own key of the same rows.
+    first, end = (np.array([rows_before(starts[key : key + 2], time, np.array([0, 1]), np.array([bound]))[0] for key, bound in zip(keys[order], bounds, strict=True)], np.int64) for bounds in (low, at[order]))  # fmt: skip
+    assert event_starts[-1] == len(order)
+    return Made(trie, values, first, np.maximum(first, end), trie.roots[keys[order]], at[order], order)
 
 
-def _bounds(events: list[tuple[int, int, int]]) -> tuple[Any, Any, Any]:
-    key = np.array([key for key, _, _ in events], np.int64)
-    low = np.array([max(at - window, -(2**63)) for _, at, window in events], np.int64)
-    return key, low, np.array([at for _, at, _ in events], np.int64)
+def _states(made: Made) -> Any:
+    out = np.empty((len(made.first), 4), np.int64)
+    states_of(made.trie, made.values, node_states(made.trie, made.values), made.first, made.end, made.root, made.before, 0, len(out), out)  # fmt: skip
+    return out
+
+
+def _shown(out: Any) -> list[list[Any]]:
+    """Count, sum, least and greatest of each event, as bits."""
+    empty = out[:, COUNT] == 0
+    least, most = (values_of(out[:, column], empty, pa.float64()).to_numpy(zero_copy_only=False) for column in (LEAST, MOST))  # fmt: skip
+    return [out[:, COUNT].tolist(), _bits(out.view(np.float64)[:, SUM]), _bits(least), _bits(most)]
 
 
 def _bits(values: Any) -> list[bytes]:
@@ -93,39 +124,46 @@ def test_states_are_those_of_the_visible_rows_to_the_last_bit(
     rows: list[Row], events: list[tuple[int, int, int]]
 ) -> None:
     rows.sort(key=lambda row: row[:2])
-    made, states, _ = _made(rows)
-    count, total, least, most = window_states(made, states, *_bounds(events))
-    seen = [[(rows[k].time, _number(rows[k])) for k in _visible(rows, event)] for event in events]
-    assert count.tolist() == [len(one) for one in seen]
+    made = _made(rows, events)
+    seen = [[(rows[k].time, _number(rows[k])) for k in _visible(rows, events[event])] for event in made.event_order]
     with np.errstate(all="ignore"):
-        assert _bits(total) == _bits([_folded(one, lambda a, b: a + b) if one else 0.0 for one in seen])
-    assert _bits(least) == _bits([_folded(one, _least) if one else math.nan for one in seen])
-    assert _bits(most) == _bits([_folded(one, _most) if one else math.nan for one in seen])
+        sums = _bits([_folded(one, lambda a, b: a + b) if one else 0.0 for one in seen])
+    extremes = [_bits([_folded(one, of) if one else math.nan for one in seen]) for of in (_least, _most)]
+    assert _shown(_states(made)) == [[len(one) for one in seen], sums, *extremes]
 
 
-@given(ROWS, EVENTS, st.integers(1, 4))
-def test_first_latest_and_last_rows_are_visible_ones(
-    rows: list[Row], events: list[tuple[int, int, int]], most: int
+@given(ROWS, EVENTS, st.integers(1, 4), st.booleans())
+def test_first_and_last_rows_are_visible_ones(
+    rows: list[Row], events: list[tuple[int, int, int]], most: int, from_end: bool
 ) -> None:
     rows.sort(key=lambda row: row[:2])
-    made, _, valid = _made(rows)
-    seen = [_visible(rows, event) for event in events]
-    assert latest_rows(made, valid, *_bounds(events)).tolist() == [one[-1] if one else -1 for one in seen]
-    assert first_rows(made, valid, *_bounds(events)).tolist() == [one[0] if one else -1 for one in seen]
-    lengths, taken = last_rows(made, valid, *_bounds(events), most)
-    ends = np.cumsum(lengths)
-    found = [taken[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
-    assert found == [one[::-1][:most] for one in seen]
+    made = _made(rows, events)
+    offsets, taken = known_rows(made.trie, made.values.valid, made.first, made.end, made.root, made.before, most, from_end=from_end)  # fmt: skip
+    found = [taken[begin:end].tolist() for begin, end in pairwise(offsets)]
+    seen = [_visible(rows, events[event]) for event in made.event_order]
+    assert [sorted(one) for one in found] == [one[-most:] if from_end else one[:most] for one in seen]
+    assert not from_end or found == [sorted(one) for one in found]
 
 
 @given(ROWS, EVENTS)
 def test_rows_that_are_not_visible_change_no_bit(rows: list[Row], events: list[tuple[int, int, int]]) -> None:
     """A leak would show: whatever an event does not see may be gone, or have another value."""
     rows.sort(key=lambda row: row[:2])
-    made, states, _ = _made(rows)
     for event in events:
         kept = [rows[k] for k in _visible(rows, event)]
-        alone, alone_states, _ = _made(kept)
-        ours, theirs = (window_states(h, f, *_bounds([event])) for h, f in ((made, states), (alone, alone_states)))
-        assert ours[0].tolist() == theirs[0].tolist()
-        assert [_bits(one) for one in ours[1:]] == [_bits(one) for one in theirs[1:]]
+        assert _shown(_states(_made(rows, [event]))) == _shown(_states(_made(kept, [event])))
+
+
+@given(st.lists(st.tuples(st.integers(-1, 3), TIMES), max_size=40))
+def test_rows_are_in_the_order_of_key_time_and_place(rows: list[tuple[int, int]]) -> None:
+    keys, time = (np.array([row[k] for row in rows], np.int64) for k in (0, 1))
+    order, starts = order_by_key(keys, time, 4)
+    expected = sorted((k for k, row in enumerate(rows) if row[0] >= 0), key=lambda k: rows[k])
+    assert order.tolist() == expected
+    assert starts.tolist() == np.searchsorted(keys[order], np.arange(5)).tolist()
+    tied, groups = equal_rows(starts, time[order])
+    of_group = [
+        [k for k in range(len(order)) if rows[order[k]] == each] for each in dict.fromkeys(rows[k] for k in order)
+    ]
+    assert tied.tolist() == [k for each in of_group if len(each) > 1 for k in each]
+    assert groups.tolist() == [k for k, each in enumerate(one for one in of_group if len(one) > 1) for _ in each]

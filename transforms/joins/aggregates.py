@@ -1,0 +1,127 @@
+"""The aggregates of the rows that events see, as columns of events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.arrays import Array
+from transforms.joins.definition import Aggregate, JoinDefinition, column_type
+from transforms.joins.histories import Histories, History, Window
+from transforms.joins.parts import Parts
+from transforms.joins.ranks import LEAST as NAN_RANK
+from transforms.joins.ranks import number_ranks, values_of
+from transforms.kernels.history_rows import known_rows, last_of_ranges, valid_before
+from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, Values, node_states, states_of
+from transforms.types import arrow_type
+
+
+def aggregated(definition: JoinDefinition, parts: Parts, made: Histories) -> pa.Array:
+    """The column of a definition."""
+    history = made.of(definition, parts)
+    window = history.window(definition)
+    match definition.aggregate:
+        case Aggregate.LATEST | Aggregate.FIRST:
+            return _one_row(definition, parts, made, history, window)
+        case Aggregate.LAST:
+            return _last_rows(definition, parts, made, history, window)
+        case Aggregate.COUNT if history.known is None:
+            return pa.array(_of_events(made, history, window.end - window.first), pa.int64())
+    return _finished(definition, parts, _states(definition, parts, made, history, window))
+
+
+def _of_events(made: Histories, history: History, found: Array, without: int = 0) -> Array:
+    """What was found for sorted events in the order of the table; ``without``: for events that have no key or time."""
+    out = np.full((len(made.events.time), *found.shape[1:]), without, found.dtype)
+    out[history.events.order] = found
+    return out
+
+
+def _one_row(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> pa.Array:
+    assert parts.value is not None
+    values = made.rows.columns[parts.value.identity]
+    is_latest = definition.aggregate is Aggregate.LATEST
+    order = history.order(parts.order, parts.value)
+    first, end, rows = _ranges(history, window, order, values, 1, is_latest)
+    found = np.where(first < end, end - 1 if is_latest else first, -1)
+    taken = _of_events(made, history, np.where(found < 0, -1, rows[found]) if len(rows) else found, -1)
+    return values.take(pa.array(taken, mask=taken < 0))
+
+
+def _last_rows(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> pa.Array:
+    assert parts.value is not None
+    values = made.rows.columns[parts.value.identity]
+    order = history.order(parts.order, parts.value)
+    first, end, rows = _ranges(history, window, order, values, definition.rows, True)
+    offsets, taken = last_of_ranges(_of_events(made, history, first), _of_events(made, history, end), definition.rows)
+    kind = arrow_type(column_type(definition))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values.take(pa.array(rows[taken]))).cast(kind)
+
+
+def _ranges(
+    history: History, window: Window, order: Array, values: pa.Array, most: int, from_end: bool
+) -> tuple[Array, Array, Array]:
+    """Of each event the range of rows with a value that it sees, and the positions of these rows in the table."""
+    if history.known is not None:
+        valid = np.asarray(values.is_valid(), bool)[order]
+        offsets, taken = known_rows(history.trie_in(order), valid, window.first, window.end, history.root, window.before, most, from_end=from_end)  # fmt: skip
+        return offsets[:-1], offsets[1:], order[taken]
+    if not values.null_count:
+        return window.first, window.end, order
+    valid = np.asarray(values.is_valid(), bool)[order]
+    before = valid_before(valid)
+    return before[window.first], before[window.end], order[valid]
+
+
+def _states(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> Array:
+    """The states of events, in the order of the table; kept for other aggregates of the same rows."""
+    value = None if parts.value is None else parts.value.identity
+    of_values = (id(history), value)
+    name = (*of_values, definition.window_micros, definition.available_after_micros, definition.includes_equal)
+    if name not in made.kept:
+        order = history.order(parts.value)
+        values = _values(made.rows.columns, value, order)
+        trie = history.trie_in(order)
+        if of_values not in made.kept:
+            made.kept[of_values] = node_states(trie, values)
+        out = np.empty((len(window.first), 4), np.int64)
+        nodes = made.kept[of_values]
+        made.in_parts(lambda begin, stop: states_of(trie, values, nodes, window.first, window.end, history.root, window.before, begin, stop, out), len(out))  # fmt: skip
+        made.kept[name] = _of_events(made, history, out)
+    return made.kept[name]
+
+
+def _values(columns: Mapping[str, pa.Array], value: str | None, order: Array) -> Values:
+    if value is None:
+        none = np.zeros(len(order), np.int64)
+        return Values(none.astype(np.float64), none, none, np.ones(len(order), bool))
+    column = columns[value]
+    low = high = number_ranks(column)
+    numbers = (
+        np.asarray(column.cast(pa.float64()).fill_null(0.0))
+        if column.type != pa.timestamp("us", "UTC")
+        else low.astype(np.float64)
+    )
+    if pa.types.is_floating(column.type):
+        low = np.where(np.isnan(numbers), NAN_RANK, low)
+    return Values(numbers[order], low[order], high[order], np.asarray(column.is_valid(), bool)[order])
+
+
+def _finished(definition: JoinDefinition, parts: Parts, states: Array) -> pa.Array:
+    count, total = states[:, COUNT], states.view(np.float64)[:, SUM]
+    is_empty = count == 0
+    match definition.aggregate:
+        case Aggregate.COUNT:
+            return pa.array(count, pa.int64())
+        case Aggregate.SUM:
+            return pa.array(total, pa.float64())
+        case Aggregate.MEAN:
+            return pa.array(total / np.maximum(count, 1), pa.float64(), mask=is_empty)
+        case Aggregate.RATIO:
+            add, to = definition.prior
+            below = count + to
+            return pa.array((total + add) / np.where(below > 0, below, 1.0), pa.float64(), mask=below <= 0)
+    kind = arrow_type(column_type(definition))
+    return values_of(states[:, LEAST if definition.aggregate is Aggregate.MIN else MOST], is_empty, kind)

@@ -1,0 +1,200 @@
+"""What columns that are joined from one table have in common: keys, order, tries and windows, each made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.arrays import Array
+from transforms.graphs.graph import Node
+from transforms.joins.definition import JoinDefinition
+from transforms.joins.keys import number_keys
+from transforms.joins.parts import Parts
+from transforms.joins.ranks import ranks
+from transforms.joins.visibility import NO_TIME, known_before, window_end, window_start
+from transforms.kernels.histories import Trie, trie_of
+from transforms.kernels.history_order import equal_rows, order_by_key, rows_before
+
+_T = TypeVar("_T")
+#: The fewest events for which another thread pays.
+_EVENTS_OF_A_THREAD = 1 << 14
+
+
+class Events(NamedTuple):
+    """The events: times in microseconds, and their computed columns by identity."""
+
+    time: Array
+    columns: Mapping[str, pa.Array]
+
+
+class Rows(NamedTuple):
+    """The rows of the other table, as :class:`Events`; ``known``: columns of times at which they are known."""
+
+    time: Array
+    columns: Mapping[str, pa.Array]
+    known: Mapping[str, Array]
+
+
+class Sorted(NamedTuple):
+    """Events or rows by key, then time.
+
+    Attributes:
+        order: their positions.
+        starts: the first one of each key, and the end.
+        time: of each one.
+    """
+
+    order: Array
+    starts: Array
+    time: Array
+
+
+class Window(NamedTuple):
+    """The range of rows of each event, in the order of events.
+
+    Attributes:
+        first: its first row.
+        end: the row after its last one; at least ``first``.
+        before: the time before which rows must be known.
+    """
+
+    first: Array
+    end: Array
+    before: Array
+
+
+class History:
+    """The rows that definitions of one key, filter and column of known times use.
+
+    Attributes:
+        rows: by key, then time.
+        events: by key, then time, those with a key and a time.
+        known: when each row of the table is known; None: at its time.
+    """
+
+    def __init__(self, rows: Sorted, events: Sorted, known: Array | None, columns: Mapping[str, pa.Array]) -> None:
+        self.rows, self.events, self.known, self._columns = rows, events, known, columns
+        self._orders: dict[tuple[str, ...], Array] = {}
+        self._bounds: dict[tuple[object, ...], Array] = {}
+
+    @cached_property
+    def trie(self) -> Trie:
+        """The trie of the rows; ``known`` is in the order of :attr:`rows`."""
+        return trie_of(self.rows.starts, self.rows.time, None if self.known is None else self.known[self.rows.order])
+
+    @cached_property
+    def root(self) -> Array:
+        """The root of the key of each event."""
+        return np.repeat(self.trie.roots, np.diff(self.events.starts))
+
+    def order(self, *ties: Node | None) -> Array:
+        """The positions of rows in their order, those of one key and time by the values of ``ties``."""
+        names = tuple(one.identity for one in ties if one is not None)
+        if names not in self._orders:
+            self._orders[names] = self._untied(names)
+        return self._orders[names]
+
+    def trie_in(self, order: Array) -> Trie:
+        """The trie for rows in another order of equal times."""
+        return self.trie if self.known is None else self.trie._replace(known=self.known[order])
+
+    def window(self, definition: JoinDefinition) -> Window:
+        """The rows that events see, if they are known."""
+        first = self._rows_before(window_start, definition, (definition.window_micros,))
+        end = self._rows_before(window_end, definition, (definition.available_after_micros, definition.includes_equal))
+        return Window(first, np.maximum(first, end), known_before(definition, self.events.time))
+
+    def _rows_before(
+        self, bound: Callable[[JoinDefinition, Array], Array], definition: JoinDefinition, options: tuple[object, ...]
+    ) -> Array:
+        name = (bound, *options)
+        if name not in self._bounds:
+            self._bounds[name] = rows_before(self.rows.starts, self.rows.time, self.events.starts, bound(definition, self.events.time))  # fmt: skip
+        return self._bounds[name]
+
+    @cached_property
+    def _equal(self) -> tuple[Array, Array]:
+        return equal_rows(self.rows.starts, self.rows.time)
+
+    def _untied(self, names: tuple[str, ...]) -> Array:
+        places, groups = self._equal
+        if not len(places) or not names:
+            return self.rows.order
+        rows = self.rows.order[places]
+        tied = [ranks(self._columns[name].take(pa.array(rows))) for name in names]
+        order = self.rows.order.copy()
+        order[places] = rows[np.lexsort((*reversed(tied), groups))]
+        return order
+
+
+class Histories:
+    """The histories of one table, as definitions need them.
+
+    Attributes:
+        events: the events.
+        rows: the rows of the other table.
+    """
+
+    def __init__(self, events: Events, rows: Rows, threads: int) -> None:
+        self.events, self.rows, self._threads = events, rows, threads
+        self._sorted: dict[tuple[str, ...], tuple[Sorted, Sorted]] = {}
+        self._made: dict[tuple[object, ...], History] = {}
+        self.kept: dict[tuple[object, ...], Array] = {}
+
+    def of(self, definition: JoinDefinition, parts: Parts) -> History:
+        """The history of a definition."""
+        where = "" if parts.where is None else parts.where.identity
+        name = (parts.own, parts.other, where, definition.known_at)
+        if name not in self._made:
+            rows, events = self._sides(parts)
+            known = self.rows.known[definition.known_at] if definition.known_at else None
+            self._made[name] = History(self._filtered(rows, where, known), events, known, self.rows.columns)
+        return self._made[name]
+
+    def in_parts(self, work: Callable[[int, int], None], events: int) -> None:
+        """Call ``work`` with the first event and the end of each part, in threads."""
+        parts = max(min(self._threads, events // _EVENTS_OF_A_THREAD), 1)
+        ends = [events * part // parts for part in range(parts + 1)]
+        self._together([lambda k=k: work(ends[k], ends[k + 1]) for k in range(parts)])  # type: ignore[misc]
+
+    def _together(self, work: list[Callable[[], _T]]) -> list[_T]:
+        if min(self._threads, len(work)) < 2:
+            return [one() for one in work]
+        with ThreadPoolExecutor(self._threads) as pool:
+            return [one.result() for one in [pool.submit(each) for each in work]]
+
+    def _sides(self, parts: Parts) -> tuple[Sorted, Sorted]:
+        name = tuple(one.identity for one in (*parts.other, *parts.own))
+        if name not in self._sorted:
+            keys = number_keys([self.rows.columns[one.identity] for one in parts.other], [self.events.columns[one.identity] for one in parts.own])  # fmt: skip
+            rows, events = self._together(
+                [
+                    lambda: _in_order(keys.rows, self.rows.time, keys.size),
+                    lambda: _in_order(keys.events, self.events.time, keys.size),
+                ]
+            )
+            self._sorted[name] = (rows, events)
+        return self._sorted[name]
+
+    def _filtered(self, rows: Sorted, where: str, known: Array | None) -> Sorted:
+        if not where and known is None:
+            return rows
+        used = np.ones(len(self.rows.time), bool)
+        if where:
+            used &= np.asarray(pc.fill_null(self.rows.columns[where], False), bool)
+        if known is not None:
+            used &= known > NO_TIME
+        kept = used[rows.order]
+        return Sorted(rows.order[kept], np.concatenate([[0], np.cumsum(kept)])[rows.starts], rows.time[kept])
+
+
+def _in_order(keys: Array, time: Array, size: int) -> Sorted:
+    has_time = time > NO_TIME
+    order, starts = order_by_key(keys if has_time.all() else np.where(has_time, keys, -1), time, size)
+    return Sorted(order, starts, time[order])

@@ -1,0 +1,168 @@
+"""States of the rows that events see: how many have a value, their sum, and the least and the greatest one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from transforms.arrays import Array
+from transforms.kernels.compiled import compiled, inlined
+from transforms.kernels.histories import DEPTH, END, FIRST, NEAR, PARENT, Trie
+
+#: The columns of a state: the number of values, their sum (the bits of a float64), and the least and the greatest rank.
+COUNT, SUM, LEAST, MOST = 0, 1, 2, 3
+_NO_LEAST, _NO_MOST = (1 << 63) - 1, -(1 << 63)
+
+
+class Values(NamedTuple):
+    """The value of each row of a history, in its order.
+
+    Attributes:
+        number: what is summed: float64.
+        low: ranks, of which the least is found: int64.
+        high: ranks, of which the greatest is found: int64.
+        valid: which rows have a value: bool.
+    """
+
+    number: Array
+    low: Array
+    high: Array
+    valid: Array
+
+
+def node_states(trie: Trie, values: Values) -> Array:
+    """The state of the rows below each node, folded along the trie: int64, 4 columns."""
+    return _folded(trie.nodes, *values)
+
+
+def states_of(trie: Trie, values: Values, states: Array, first: Array, end: Array, root: Array, before: Array, begin: int, stop: int, out: Array) -> None:  # fmt: skip
+    """Write the states of the rows that events see: of rows in ``[first, end)`` those with a value that are known by then.
+
+    Args:
+        trie: the history.
+        values: of its rows.
+        states: of :func:`node_states`.
+        first: of each event, the first row of its window: int64.
+        end: the row after its last one; both are ends of leaves: int64.
+        root: the root of its key: int64.
+        before: the time before which rows must be known; not read without ``trie.known``: int64.
+        begin: the first event.
+        stop: the event after the last one.
+        out: the states of events: int64, 4 columns.
+    """
+    _written(trie.nodes, trie.leaf, trie.known, trie.known_first, trie.known_last, *values, states, states.view(np.float64),
+             first, end, root, before, begin, stop, out, out.view(np.float64))  # fmt: skip
+
+
+@inlined
+def _combined(a: tuple[int, float, int, int], b: tuple[int, float, int, int]) -> tuple[int, float, int, int]:
+    """The state of two disjoint sets of rows, the earlier one first; an empty one changes no bit of the other."""
+    if a[0] == 0:
+        return b
+    if b[0] == 0:
+        return a
+    return a[0] + b[0], a[1] + b[1], min(a[2], b[2]), max(a[3], b[3])
+
+
+@inlined
+def _of_rows(
+    first: int, end: int, known: Array, before: int, number: Array, low: Array, high: Array, valid: Array
+) -> tuple[int, float, int, int]:
+    """The state of rows of one time that are known before a time, folded in their order."""
+    state = (0, 0.0, _NO_LEAST, _NO_MOST)
+    for row in range(first, end):
+        if valid[row] and (len(known) == 0 or known[row] < before):
+            state = _combined(state, (1, number[row], low[row], high[row]))
+    return state
+
+
+@compiled
+def _folded(nodes: Array, number: Array, low: Array, high: Array, valid: Array) -> Array:
+    out = np.empty((len(nodes), 4), np.int64)
+    sums = out.view(np.float64)
+    everything = np.empty(0, np.int64)
+    for node in range(len(nodes)):
+        near = nodes[node, NEAR]
+        if near < 0:
+            state = _of_rows(nodes[node, FIRST], nodes[node, END], everything, 0, number, low, high, valid)
+        else:
+            state = _combined(_read(out, sums, near), _read(out, sums, node - 1))
+        _write(out, sums, node, state)
+    return out
+
+
+@inlined
+def _read(states: Array, sums: Array, at: int) -> tuple[int, float, int, int]:
+    return states[at, COUNT], sums[at, SUM], states[at, LEAST], states[at, MOST]
+
+
+@inlined
+def _write(states: Array, sums: Array, at: int, state: tuple[int, float, int, int]) -> None:
+    states[at, COUNT], states[at, LEAST], states[at, MOST] = state[0], state[2], state[3]
+    sums[at, SUM] = state[1]
+
+
+@compiled
+def _written(
+    nodes: Array, leaf: Array, known: Array, known_first: Array, known_last: Array, number: Array, low: Array, high: Array, valid: Array,
+    states: Array, sums: Array, first: Array, end: Array, root: Array, before: Array, begin: int, stop: int, out: Array, out_sums: Array,
+) -> None:  # fmt: skip
+    is_late = len(known) > 0
+    waiting, phases = np.empty(DEPTH, np.int64), np.empty(DEPTH, np.int64)
+    held = np.empty((DEPTH, 4), np.int64)
+    held_sums = held.view(np.float64)
+    for event in range(begin, stop):
+        since, until = first[event], end[event]
+        if since >= until:
+            _write(out, out_sums, event, (0, 0.0, _NO_LEAST, _NO_MOST))
+            continue
+        a, b = leaf[since], leaf[until - 1]
+        state = _read(states, sums, a)
+        latest = known_last[a] if is_late else 0
+        if a != b:
+            parent = nodes[a, PARENT]
+            while nodes[parent, END] < until:
+                if nodes[parent, NEAR] == a:
+                    state = _combined(state, _read(states, sums, parent - 1))
+                    latest = max(latest, known_last[parent - 1]) if is_late else 0
+                a, parent = parent, nodes[parent, PARENT]
+            later = _read(states, sums, b)
+            latest = max(latest, known_last[b]) if is_late else 0
+            parent = nodes[b, PARENT]
+            while nodes[parent, FIRST] > since:
+                near = nodes[parent, NEAR]
+                if near != b:
+                    later = _combined(_read(states, sums, near), later)
+                    latest = max(latest, known_last[near]) if is_late else 0
+                b, parent = parent, nodes[parent, PARENT]
+            state = _combined(state, later)
+        if is_late and latest >= before[event]:  # look at the rows of some nodes one by one
+            depth = 1
+            waiting[0], phases[0] = root[event], 0
+            while depth:
+                top = depth - 1
+                node = waiting[top]
+                if phases[top] == 0:
+                    if nodes[node, END] <= since or nodes[node, FIRST] >= until or known_first[node] >= before[event]:
+                        state = (0, 0.0, _NO_LEAST, _NO_MOST)
+                        depth -= 1
+                    elif nodes[node, FIRST] >= since and nodes[node, END] <= until and known_last[node] < before[event]:
+                        state = _read(states, sums, node)
+                        depth -= 1
+                    elif nodes[node, NEAR] < 0:
+                        state = _of_rows(nodes[node, FIRST], nodes[node, END], known, before[event], number, low, high, valid)  # fmt: skip
+                        depth -= 1
+                    else:
+                        phases[top] = 1
+                        waiting[depth], phases[depth] = nodes[node, NEAR], 0
+                        depth += 1
+                elif phases[top] == 1:
+                    _write(held, held_sums, top, state)
+                    phases[top] = 2
+                    waiting[depth], phases[depth] = node - 1, 0
+                    depth += 1
+                else:
+                    state = _combined(_read(held, held_sums, top), state)
+                    depth -= 1
+        _write(out, out_sums, event, state)
