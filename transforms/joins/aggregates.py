@@ -13,8 +13,9 @@ from transforms.joins.histories import Histories, History, Window
 from transforms.joins.parts import Parts
 from transforms.joins.ranks import LEAST as NAN_RANK
 from transforms.joins.ranks import number_ranks, values_of
-from transforms.kernels.history_rows import known_rows, last_of_ranges, valid_before
-from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, Values, node_states, states_of
+from transforms.kernels.histories import Trie
+from transforms.kernels.history_rows import known_rows, last_of_ranges, one_of_ranges, valid_before
+from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, Values, node_states, write_states
 from transforms.types import arrow_type
 
 
@@ -45,8 +46,7 @@ def _one_row(definition: JoinDefinition, parts: Parts, made: Histories, history:
     is_latest = definition.aggregate is Aggregate.LATEST
     order = history.order(parts.order, parts.value)
     first, end, rows = _ranges(history, window, order, values, 1, is_latest)
-    found = np.where(first < end, end - 1 if is_latest else first, -1)
-    taken = _of_events(made, history, np.where(found < 0, -1, rows[found]) if len(rows) else found, -1)
+    taken = one_of_ranges(first, end, rows, history.events.order, len(made.events.time), is_latest)
     return values.take(pa.array(taken, mask=taken < 0))
 
 
@@ -78,19 +78,23 @@ def _ranges(
 def _states(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> Array:
     """The states of events, in the order of the table; kept for other aggregates of the same rows."""
     value = None if parts.value is None else parts.value.identity
-    of_values = (id(history), value)
-    name = (*of_values, definition.window_micros, definition.available_after_micros, definition.includes_equal)
-    if name not in made.kept:
+    name = (id(history), value, definition.window_micros, definition.available_after_micros, definition.includes_equal)
+    if name not in made.states:
+        trie, values, nodes = _nodes(parts, made, history)
+        out = np.zeros((len(made.events.time), 4), np.int64)
+        made.in_parts(lambda begin, stop: write_states(trie, values, nodes, *window[:2], history.root, window.before, begin, stop, history.events.order, out), len(window.first))  # fmt: skip
+        made.states[name] = out
+    return made.states[name]
+
+
+def _nodes(parts: Parts, made: Histories, history: History) -> tuple[Trie, Values, Array]:
+    """The trie of a history in the order of a value, its values, and the states of its nodes."""
+    value = None if parts.value is None else parts.value.identity
+    if (id(history), value) not in made.nodes:
         order = history.order(parts.value)
-        values = _values(made.rows.columns, value, order)
-        trie = history.trie_in(order)
-        if of_values not in made.kept:
-            made.kept[of_values] = node_states(trie, values)
-        out = np.empty((len(window.first), 4), np.int64)
-        nodes = made.kept[of_values]
-        made.in_parts(lambda begin, stop: states_of(trie, values, nodes, window.first, window.end, history.root, window.before, begin, stop, out), len(out))  # fmt: skip
-        made.kept[name] = _of_events(made, history, out)
-    return made.kept[name]
+        trie, values = history.trie_in(order), _values(made.rows.columns, value, order)
+        made.nodes[id(history), value] = (trie, values, node_states(trie, values))
+    return made.nodes[id(history), value]
 
 
 def _values(columns: Mapping[str, pa.Array], value: str | None, order: Array) -> Values:

@@ -20,6 +20,7 @@ from transforms.joins.ranks import ranks
 from transforms.joins.visibility import NO_TIME, known_before, window_end, window_start
 from transforms.kernels.histories import Trie, trie_of
 from transforms.kernels.history_order import equal_rows, order_by_key, rows_before
+from transforms.kernels.history_states import Values
 
 _T = TypeVar("_T")
 #: The fewest events for which another thread pays.
@@ -139,13 +140,16 @@ class Histories:
     Attributes:
         events: the events.
         rows: the rows of the other table.
+        nodes: by history and value, the trie, the values and the states of nodes.
+        states: by history, value and window, the states of events.
     """
 
     def __init__(self, events: Events, rows: Rows, threads: int) -> None:
         self.events, self.rows, self._threads = events, rows, threads
         self._sorted: dict[tuple[str, ...], tuple[Sorted, Sorted]] = {}
         self._made: dict[tuple[object, ...], History] = {}
-        self.kept: dict[tuple[object, ...], Array] = {}
+        self.nodes: dict[tuple[int, str | None], tuple[Trie, Values, Array]] = {}
+        self.states: dict[tuple[object, ...], Array] = {}
 
     def of(self, definition: JoinDefinition, parts: Parts) -> History:
         """The history of a definition."""

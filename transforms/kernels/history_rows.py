@@ -20,6 +20,16 @@ def valid_before(valid: Array) -> Array:
 
 
 @compiled
+def one_of_ranges(first: Array, end: Array, rows: Array, to: Array, size: int, is_last: bool) -> Array:
+    """Of each range the entry of ``rows`` at its last or first place, at the event's place among ``size``; -1 without one."""
+    found = np.full(size, -1)
+    for event in range(len(first)):
+        if first[event] < end[event]:
+            found[to[event]] = rows[end[event] - 1 if is_last else first[event]]
+    return found
+
+
+@compiled
 def last_of_ranges(first: Array, end: Array, most: int) -> tuple[Array, Array]:
     """Of each range at most its last ``most`` rows, ascending: offsets, and all rows one after the other."""
     offsets = np.empty(len(first) + 1, np.int64)

@@ -36,8 +36,10 @@ def node_states(trie: Trie, values: Values) -> Array:
     return _folded(trie.nodes, *values)
 
 
-def states_of(trie: Trie, values: Values, states: Array, first: Array, end: Array, root: Array, before: Array, begin: int, stop: int, out: Array) -> None:  # fmt: skip
+def write_states(trie: Trie, values: Values, states: Array, first: Array, end: Array, root: Array, before: Array, begin: int, stop: int, to: Array, out: Array) -> None:  # fmt: skip
     """Write the states of the rows that events see: of rows in ``[first, end)`` those with a value that are known by then.
+
+    That of an event without rows is left as it is.
 
     Args:
         trie: the history.
@@ -49,10 +51,11 @@ def states_of(trie: Trie, values: Values, states: Array, first: Array, end: Arra
         before: the time before which rows must be known; not read without ``trie.known``: int64.
         begin: the first event.
         stop: the event after the last one.
+        to: the place of each event in ``out``: int64.
         out: the states of events: int64, 4 columns.
     """
     _written(trie.nodes, trie.leaf, trie.known, trie.known_first, trie.known_last, *values, states, states.view(np.float64),
-             first, end, root, before, begin, stop, out, out.view(np.float64))  # fmt: skip
+             first, end, root, before, begin, stop, to, out, out.view(np.float64))  # fmt: skip
 
 
 @inlined
@@ -106,7 +109,7 @@ def _write(states: Array, sums: Array, at: int, state: tuple[int, float, int, in
 @compiled
 def _written(
     nodes: Array, leaf: Array, known: Array, known_first: Array, known_last: Array, number: Array, low: Array, high: Array, valid: Array,
-    states: Array, sums: Array, first: Array, end: Array, root: Array, before: Array, begin: int, stop: int, out: Array, out_sums: Array,
+    states: Array, sums: Array, first: Array, end: Array, root: Array, before: Array, begin: int, stop: int, to: Array, out: Array, out_sums: Array,
 ) -> None:  # fmt: skip
     is_late = len(known) > 0
     waiting, phases = np.empty(DEPTH, np.int64), np.empty(DEPTH, np.int64)
@@ -115,7 +118,6 @@ def _written(
     for event in range(begin, stop):
         since, until = first[event], end[event]
         if since >= until:
-            _write(out, out_sums, event, (0, 0.0, _NO_LEAST, _NO_MOST))
             continue
         a, b = leaf[since], leaf[until - 1]
         state = _read(states, sums, a)
@@ -165,4 +167,4 @@ def _written(
                 else:
                     state = _combined(_read(held, held_sums, top), state)
                     depth -= 1
-        _write(out, out_sums, event, state)
+        _write(out, out_sums, to[event], state)

@@ -17,7 +17,7 @@ from transforms.joins.ranks import number_ranks, values_of
 from transforms.kernels.histories import Trie, trie_of
 from transforms.kernels.history_order import equal_rows, order_by_key, rows_before
 from transforms.kernels.history_rows import known_rows
-from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, Values, node_states, states_of
+from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, Values, node_states, write_states
 
 I64 = st.integers(-(2**63), 2**63 - 1)
 TIMES = st.integers(0, 12) | I64
@@ -103,8 +103,8 @@ def _made(rows: list[Row], events: list[tuple[int, int, int]]) -> Made:
 
 
 def _states(made: Made) -> Any:
-    out = np.empty((len(made.first), 4), np.int64)
-    states_of(made.trie, made.values, node_states(made.trie, made.values), made.first, made.end, made.root, made.before, 0, len(out), out)  # fmt: skip
+    out = np.zeros((len(made.first), 4), np.int64)
+    write_states(made.trie, made.values, node_states(made.trie, made.values), made.first, made.end, made.root, made.before, 0, len(out), np.arange(len(out)), out)  # fmt: skip
     return out
 
 
