@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from transforms.durations import Duration, micros_of
 from transforms.errors import InputError, TypeMismatch
@@ -20,9 +20,22 @@ from transforms.graphs.graph import Artifact, RawColumn, component_document, raw
 from transforms.graphs.programs import OWN_KEYWORDS
 from transforms.graphs.subgraphs import subgraphs
 from transforms.joins.column import JoinedColumn
-from transforms.joins.definition import Aggregate, JoinDefinition, KeyPair, is_joined
+from transforms.joins.definition import (
+    ALSO_WITHOUT_VALUE,
+    LEAST_PRECISION,
+    MOST_EXACT,
+    MOST_PRECISION,
+    MOST_ROWS,
+    WITHOUT_VALUE,
+    Aggregate,
+    DayClock,
+    JoinDefinition,
+    KeyPair,
+    is_joined,
+)
 from transforms.names import check_name
 from transforms.operators.full_pass import FULL_PASS
+from transforms.operators.zones import clock_changes
 from transforms.types import Dense, DType
 
 
@@ -35,6 +48,7 @@ class OtherTable:
         available_after_micros: how long after its time a row can be read.
         known_at: the column of timestamps from which on a row can be read, "" for none.
         includes_equal: whether a row of the event's own time is seen.
+        as_of: the clock as of whose last midnight an event sees rows; None: as of its own time.
         condition: rows for which this is not true are left out.
         keys: what must be equal.
     """
@@ -43,6 +57,7 @@ class OtherTable:
     available_after_micros: int = 0
     known_at: str = ""
     includes_equal: bool = False
+    as_of: DayClock | None = None
     condition: Expr | None = None
     keys: tuple[KeyPair, ...] = ()
 
@@ -58,7 +73,7 @@ class OtherTable:
             equals: an expression over the event; by default ``column`` itself, read from the events' table.
         """
         pair = _key_pair(column, equals, f"table {self.name}, key {len(self.keys) + 1}")
-        return KeyedTable(self.name, self.available_after_micros, self.known_at, self.includes_equal, self.condition, (*self.keys, pair))  # fmt: skip
+        return KeyedTable(self.name, self.available_after_micros, self.known_at, self.includes_equal, self.as_of, self.condition, (*self.keys, pair))  # fmt: skip
 
     def _narrowed(self, condition: Expr) -> Expr:
         where = f"table {self.name}, where"
@@ -92,36 +107,76 @@ class KeyedTable(OtherTable):
         """
         return self._column(Aggregate.LATEST, value, window=max_age, order=order, window_name="max_age")
 
-    def first(self, value: Expr, *, window: Duration | None = None, order: Expr | None = None) -> Expr:
-        """The value of the earliest row; null without one. Arguments as :meth:`latest`."""
-        return self._column(Aggregate.FIRST, value, window=window, order=order)
+    def first(self, value: Expr, *, window: Duration | None = None, hop: Duration | None = None, order: Expr | None = None) -> Expr:  # fmt: skip
+        """The value of the earliest row; null without one. Arguments as :meth:`latest` and :meth:`count`."""
+        return self._column(Aggregate.FIRST, value, window=window, hop=hop, order=order)
 
-    def count(self, *, window: Duration | None = None) -> Expr:
-        """The number of rows."""
-        return self._column(Aggregate.COUNT, None, window=window)
+    def count(self, *, window: Duration | None = None, hop: Duration | None = None) -> Expr:
+        """The number of rows.
 
-    def sum(self, value: Expr, *, window: Duration | None = None) -> Expr:
+        Args:
+            window: rows that are older than it are left out.
+            hop: the start of the window is moved back to a multiple of it since 1970, so that a window is up to ``hop`` longer.
+        """
+        return self._column(Aggregate.COUNT, None, window=window, hop=hop)
+
+    def sum(self, value: Expr, *, window: Duration | None = None, hop: Duration | None = None) -> Expr:
         """The sum of a number, or how often a boolean is true, as float64; 0 without rows."""
-        return self._column(Aggregate.SUM, value, window=window)
+        return self._column(Aggregate.SUM, value, window=window, hop=hop)
 
-    def mean(self, value: Expr, *, window: Duration | None = None) -> Expr:
+    def mean(self, value: Expr, *, window: Duration | None = None, hop: Duration | None = None) -> Expr:
         """The mean of a number, or the share of true ones; null without rows."""
-        return self._column(Aggregate.MEAN, value, window=window)
+        return self._column(Aggregate.MEAN, value, window=window, hop=hop)
 
-    def min(self, value: Expr, *, window: Duration | None = None) -> Expr:
+    def min(self, value: Expr, *, window: Duration | None = None, hop: Duration | None = None) -> Expr:
         """The least number or time, in its own type; null without rows."""
-        return self._column(Aggregate.MIN, value, window=window)
+        return self._column(Aggregate.MIN, value, window=window, hop=hop)
 
-    def max(self, value: Expr, *, window: Duration | None = None) -> Expr:
+    def max(self, value: Expr, *, window: Duration | None = None, hop: Duration | None = None) -> Expr:
         """The greatest number or time, in its own type; null without rows."""
-        return self._column(Aggregate.MAX, value, window=window)
+        return self._column(Aggregate.MAX, value, window=window, hop=hop)
 
-    def ratio(self, value: Expr, *, window: Duration | None = None, prior: tuple[float, float] = (0, 0)) -> Expr:
+    def ratio(self, value: Expr, *, window: Duration | None = None, hop: Duration | None = None, prior: tuple[float, float] = (0, 0)) -> Expr:  # fmt: skip
         """The mean with a prior: ``(sum + prior[0]) / (rows + prior[1])``; null if nothing is below the line.
 
         A click rate is ``ratio(hr.boolean("clicked"), prior=(1, 50))``: an item without events has 0.02.
         """
-        return self._column(Aggregate.RATIO, value, window=window, prior=self._prior(prior))
+        return self._column(Aggregate.RATIO, value, window=window, hop=hop, prior=self._prior(prior))
+
+    def last(self, rows: int, value: Expr, *, window: Duration | None = None, hop: Duration | None = None, order: Expr | None = None) -> Expr:  # fmt: skip
+        """The values of the last ``rows`` rows, as a list that ends with the newest. Other arguments as :meth:`latest` and :meth:`count`."""
+        return self._column(Aggregate.LAST, value, window=window, hop=hop, order=order, rows=self._rows(Aggregate.LAST, rows))  # fmt: skip
+
+    def ages(self, rows: int, value: Expr | None = None, *, window: Duration | None = None, hop: Duration | None = None, order: Expr | None = None) -> Expr:  # fmt: skip
+        """The seconds from each of the last ``rows`` rows to the event, as a list that ends with the newest.
+
+        With the arguments of :meth:`last` the rows are the same, so that item i of both lists belongs to one row; without ``value`` all rows count.
+        """
+        return self._column(Aggregate.AGES, value, window=window, hop=hop, order=order, rows=self._rows(Aggregate.AGES, rows))  # fmt: skip
+
+    def decayed(self, value: Expr | None = None, *, half_life: Duration, window: Duration | None = None, hop: Duration | None = None) -> Expr:  # fmt: skip
+        """The sum of a number, without ``value`` the number of rows, in which a row counts half after each ``half_life``."""
+        micros = micros_of("half_life", half_life, where=f"{Aggregate.DECAYED} of table {self.name}")
+        return self._column(Aggregate.DECAYED, value, window=window, hop=hop, half_life_micros=micros)
+
+    def distinct(self, value: Expr, *, window: Duration | None = None, hop: Duration | None = None, exact_most: int = 1_000, precision: int = 12) -> Expr:  # fmt: skip
+        """The number of distinct values.
+
+        Args:
+            value: an expression over the other table; a null is no value.
+            window: as in :meth:`count`.
+            hop: as in :meth:`count`.
+            exact_most: up to this number values are counted one by one; more are estimated by HyperLogLog.
+            precision: the estimate has 2 to the power of it registers, 4 to 16; 12 has a standard error of 1.6 %.
+        """
+        where = f"{Aggregate.DISTINCT} of table {self.name}"
+        _check_whole("exact_most", exact_most, 1, MOST_EXACT, where)
+        _check_whole("precision", precision, LEAST_PRECISION, MOST_PRECISION, where)
+        return self._column(Aggregate.DISTINCT, value, window=window, hop=hop, exact_most=exact_most, precision=precision)  # fmt: skip
+
+    def _rows(self, aggregate: Aggregate, rows: int) -> int:
+        _check_whole("rows", rows, 1, MOST_ROWS, f"{aggregate} of table {self.name}")
+        return rows
 
     def _prior(self, prior: object) -> tuple[float, float]:
         match prior:
@@ -139,16 +194,26 @@ class KeyedTable(OtherTable):
         value: Expr | None,
         *,
         window: Duration | None,
+        hop: Duration | None = None,
         order: Expr | None = None,
         window_name: str = "window",
         **others: Any,
     ) -> Expr:
         where = f"{aggregate} of table {self.name}"
-        micros = None if window is None else micros_of(window_name, window, where=where)
         definition = JoinDefinition(
-            table=self.name, keys=self.keys, aggregate=aggregate, window_micros=micros, available_after_micros=self.available_after_micros,
-            known_at=self.known_at, includes_equal=self.includes_equal, value=None if aggregate is Aggregate.COUNT else _document(value, f"{where}, value"),
-            where=None if self.condition is None else _document(self.condition, where), order=None if order is None else _document(order, f"{where}, order"), **others,
+            table=self.name,
+            keys=self.keys,
+            aggregate=aggregate,
+            value=None if value is None and aggregate in WITHOUT_VALUE | ALSO_WITHOUT_VALUE else _document(value, f"{where}, value"),
+            where=None if self.condition is None else _document(self.condition, where),
+            order=None if order is None else _document(order, f"{where}, order"),
+            window_micros=None if window is None else micros_of(window_name, window, where=where),
+            hop_micros=0 if hop is None else micros_of("hop", hop, where=where),
+            available_after_micros=self.available_after_micros,
+            known_at=self.known_at,
+            includes_equal=self.includes_equal,
+            as_of=self.as_of,
+            **others,
         )  # fmt: skip
         return Expr(JoinedColumn.of(definition))
 
@@ -159,6 +224,8 @@ def table(
     available_after: Duration | None = None,
     known_at: str | None = None,
     including_equal: bool = False,
+    as_of: Literal["day"] | None = None,
+    zone: str = "UTC",
 ) -> OtherTable:
     """Another table, whose rows are joined to events: those before an event, that could be read by then.
 
@@ -167,6 +234,8 @@ def table(
         available_after: how long after its time a row can be read, such as ``"10m"``.
         known_at: a column of timestamps from which on a row can be read; a row without one is not seen.
         including_equal: whether a row of the event's own time is seen.
+        as_of: with "day" an event sees what it would have seen at the last midnight.
+        zone: the time zone of that midnight, such as ``"Europe/Berlin"``.
 
     >>> users = table("users").by("id", equals=int64("user"))
     >>> users.latest(text("country"), max_age="90d").hash_buckets(300).type
@@ -185,10 +254,20 @@ def table(
     if not isinstance(including_equal, bool):
         raise InputError("including_equal must be True or False", where=where, value=including_equal)
     after = 0 if available_after is None else micros_of("available_after", available_after, where=where)
-    return OtherTable(name, after, known_at or "", including_equal)
+    return OtherTable(name, after, known_at or "", including_equal, _clock(as_of, zone, where))
 
 
-_SPELLED = {DType.BOOL: "boolean", DType.STRING: "text"}
+def _clock(as_of: object, zone: object, where: str) -> DayClock | None:
+    if as_of not in (None, "day") or not isinstance(zone, str) or (as_of is None and zone != "UTC"):
+        raise InputError(
+            'as_of must be "day", and only beside it a zone may be named', where=where, value=(as_of, zone)
+        )
+    return None if as_of is None else DayClock(zone, *clock_changes(zone))
+
+
+def _check_whole(name: str, value: object, least: int, most: int, where: str) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise InputError(f"{name} must be a whole number in its range", where=where, value=value, allowed=f"{least:,} to {most:,}")  # fmt: skip
 
 
 def _key_pair(column: str | Expr, equals: Expr | None, where: str) -> KeyPair:

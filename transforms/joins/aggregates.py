@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transforms.arrays import Array
 from transforms.joins.definition import Aggregate, JoinDefinition, column_type
@@ -13,9 +14,20 @@ from transforms.joins.histories import Histories, History, Window
 from transforms.joins.parts import Parts
 from transforms.joins.ranks import LEAST as NAN_RANK
 from transforms.joins.ranks import number_ranks, values_of
+from transforms.joins.visibility import SECOND_US, seen_at
 from transforms.kernels.histories import Trie
+from transforms.kernels.history_distinct import distinct_values, hashes_of
 from transforms.kernels.history_rows import known_rows, last_of_ranges, one_of_ranges, valid_before
-from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, Values, node_states, write_states
+from transforms.kernels.history_states import (
+    COUNT,
+    LEAST,
+    MOST,
+    SUM,
+    Values,
+    decayed_to,
+    node_states,
+    write_states,
+)
 from transforms.types import arrow_type
 
 
@@ -26,11 +38,13 @@ def aggregated(definition: JoinDefinition, parts: Parts, made: Histories) -> pa.
     match definition.aggregate:
         case Aggregate.LATEST | Aggregate.FIRST:
             return _one_row(definition, parts, made, history, window)
-        case Aggregate.LAST:
+        case Aggregate.LAST | Aggregate.AGES:
             return _last_rows(definition, parts, made, history, window)
+        case Aggregate.DISTINCT:
+            return _distinct(definition, parts, made, history, window)
         case Aggregate.COUNT if history.known is None:
             return pa.array(_of_events(made, history, window.end - window.first), pa.int64())
-    return _finished(definition, parts, _states(definition, parts, made, history, window))
+    return _finished(definition, made, _states(definition, parts, made, history, window))
 
 
 def _of_events(made: Histories, history: History, found: Array, without: int = 0) -> Array:
@@ -51,69 +65,87 @@ def _one_row(definition: JoinDefinition, parts: Parts, made: Histories, history:
 
 
 def _last_rows(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> pa.Array:
-    assert parts.value is not None
-    values = made.rows.columns[parts.value.identity]
+    values = None if parts.value is None else made.rows.columns[parts.value.identity]
     order = history.order(parts.order, parts.value)
     first, end, rows = _ranges(history, window, order, values, definition.rows, True)
     offsets, taken = last_of_ranges(_of_events(made, history, first), _of_events(made, history, end), definition.rows)
-    kind = arrow_type(column_type(definition))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values.take(pa.array(rows[taken]))).cast(kind)
+    items = rows[taken]
+    if definition.aggregate is Aggregate.AGES:
+        event = np.repeat(made.events.time, np.diff(offsets))
+        listed = pa.array((event - made.rows.time[items]).astype(np.float64) / SECOND_US, pa.float64())
+    else:
+        assert values is not None
+        listed = values.take(pa.array(items))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), listed).cast(arrow_type(column_type(definition)))
 
 
 def _ranges(
-    history: History, window: Window, order: Array, values: pa.Array, most: int, from_end: bool
+    history: History, window: Window, order: Array, values: pa.Array | None, most: int, from_end: bool
 ) -> tuple[Array, Array, Array]:
     """Of each event the range of rows with a value that it sees, and the positions of these rows in the table."""
+    valid = np.ones(len(order), bool) if values is None else np.asarray(values.is_valid(), bool)[order]
     if history.known is not None:
-        valid = np.asarray(values.is_valid(), bool)[order]
         offsets, taken = known_rows(history.trie_in(order), valid, window.first, window.end, history.root, window.before, most, from_end=from_end)  # fmt: skip
         return offsets[:-1], offsets[1:], order[taken]
-    if not values.null_count:
+    if values is None or not values.null_count:
         return window.first, window.end, order
-    valid = np.asarray(values.is_valid(), bool)[order]
     before = valid_before(valid)
     return before[window.first], before[window.end], order[valid]
+
+
+def _distinct(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> pa.Array:
+    assert parts.value is not None
+    column = made.rows.columns[parts.value.identity]
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    coded = (column if is_text else pa.array(number_ranks(column), mask=np.asarray(column.is_null(), bool))).dictionary_encode()  # fmt: skip
+    order = history.rows.order
+    codes = np.asarray(pc.fill_null(coded.indices, -1)).astype(np.int64)[order]
+    known = np.empty(0, np.int64) if history.known is None else history.known[order]
+    found = distinct_values(history.rows.starts, history.events.starts, *window, codes, known, hashes_of(coded.dictionary), definition.exact_most, definition.precision)  # fmt: skip
+    return pa.array(_of_events(made, history, found), pa.int64())
 
 
 def _states(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> Array:
     """The states of events, in the order of the table; kept for other aggregates of the same rows."""
     value = None if parts.value is None else parts.value.identity
-    name = (id(history), value, definition.window_micros, definition.available_after_micros, definition.includes_equal)
+    name = (id(history), value, definition.window_micros, definition.hop_micros, definition.as_of, definition.half_life_micros,
+            definition.available_after_micros, definition.includes_equal)  # fmt: skip
     if name not in made.states:
-        trie, values, nodes = _nodes(parts, made, history)
+        trie, values, nodes = _nodes(definition, parts, made, history)
         out = np.zeros((len(made.events.time), 4), np.int64)
         made.in_parts(lambda begin, stop: write_states(trie, values, nodes, *window[:2], history.root, window.before, begin, stop, history.events.order, out), len(window.first))  # fmt: skip
         made.states[name] = out
     return made.states[name]
 
 
-def _nodes(parts: Parts, made: Histories, history: History) -> tuple[Trie, Values, Array]:
+def _nodes(definition: JoinDefinition, parts: Parts, made: Histories, history: History) -> tuple[Trie, Values, Array]:
     """The trie of a history in the order of a value, its values, and the states of its nodes."""
     value = None if parts.value is None else parts.value.identity
-    if (id(history), value) not in made.nodes:
+    name = (id(history), value, definition.half_life_micros)
+    if name not in made.nodes:
         order = history.order(parts.value)
         trie, values = history.trie_in(order), _values(made.rows.columns, value, order)
-        made.nodes[id(history), value] = (trie, values, node_states(trie, values))
-    return made.nodes[id(history), value]
+        if definition.half_life_micros:
+            values = values._replace(high=history.rows.time, half_life=float(definition.half_life_micros))
+        made.nodes[name] = (trie, values, node_states(trie, values))
+    return made.nodes[name]
 
 
 def _values(columns: Mapping[str, pa.Array], value: str | None, order: Array) -> Values:
     if value is None:
         none = np.zeros(len(order), np.int64)
-        return Values(none.astype(np.float64), none, none, np.ones(len(order), bool))
+        return Values(np.ones(len(order)), none, none, np.ones(len(order), bool))
     column = columns[value]
     low = high = number_ranks(column)
-    numbers = (
-        np.asarray(column.cast(pa.float64()).fill_null(0.0))
-        if column.type != pa.timestamp("us", "UTC")
-        else low.astype(np.float64)
-    )
     if pa.types.is_floating(column.type):
+        numbers = np.asarray(column.cast(pa.float64()).fill_null(0.0))
         low = np.where(np.isnan(numbers), NAN_RANK, low)
+    else:
+        numbers = high.astype(np.float64)
     return Values(numbers[order], low[order], high[order], np.asarray(column.is_valid(), bool)[order])
 
 
-def _finished(definition: JoinDefinition, parts: Parts, states: Array) -> pa.Array:
+def _finished(definition: JoinDefinition, made: Histories, states: Array) -> pa.Array:
     count, total = states[:, COUNT], states.view(np.float64)[:, SUM]
     is_empty = count == 0
     match definition.aggregate:
@@ -127,5 +159,8 @@ def _finished(definition: JoinDefinition, parts: Parts, states: Array) -> pa.Arr
             add, to = definition.prior
             below = count + to
             return pa.array((total + add) / np.where(below > 0, below, 1.0), pa.float64(), mask=below <= 0)
+        case Aggregate.DECAYED:
+            at = seen_at(definition, made.events.time)
+            return pa.array(decayed_to(at, states, total, float(definition.half_life_micros)), pa.float64())
     kind = arrow_type(column_type(definition))
     return values_of(states[:, LEAST if definition.aggregate is Aggregate.MIN else MOST], is_empty, kind)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Annotated, Any
 
 from transforms.derived_documents import Omitted, document_of, number, read_value, whole
@@ -21,6 +22,11 @@ from transforms.types import ColumnType, Dense, DType, Ragged
 FORMAT = "headrace.join/1"
 #: The most rows of a history.
 MOST_ROWS = 10_000
+#: The most distinct values that are counted one by one, and the binary logarithms of registers of HyperLogLog.
+MOST_EXACT = 100_000
+LEAST_PRECISION, MOST_PRECISION = 4, 16
+_DAY_SECS = 86_400
+_MOST_SECS = (2**63 - 1) // 10**6
 #: Digits of the digest in a column's name: 64 bits among the columns of a table.
 _DIGITS = 16
 _COLUMN = re.compile(rf"@(.+)\.([a-z]+)#[0-9a-f]{{{_DIGITS}}}")
@@ -40,11 +46,16 @@ class Aggregate(StrEnum):
     MAX = "max"
     RATIO = "ratio"
     LAST = "last"
+    AGES = "ages"
+    DECAYED = "decayed"
+    DISTINCT = "distinct"
 
 
-#: Aggregates without a value, and those of rows.
+#: Aggregates without a value, those that need none, those of rows, and those of a number of last rows.
 WITHOUT_VALUE = frozenset({Aggregate.COUNT})
+ALSO_WITHOUT_VALUE = frozenset({Aggregate.AGES, Aggregate.DECAYED})
 OF_ROWS = frozenset({Aggregate.LATEST, Aggregate.FIRST, Aggregate.LAST})
+OF_LAST_ROWS = frozenset({Aggregate.LAST, Aggregate.AGES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,32 @@ class KeyPair:
 
     other: Mapping[str, Any]
     own: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DayClock:
+    """The clock whose midnights are meant; its changes are part of the definition, as those of ``in_zone`` are of a component.
+
+    Attributes:
+        zone: its name in the IANA database.
+        starts: when the clock changed, in seconds since 1970, ascending.
+        offsets_secs: ahead of UTC before, between and after the changes.
+    """
+
+    zone: str
+    starts: tuple[Annotated[int, whole(-_MOST_SECS, _MOST_SECS)], ...]
+    offsets_secs: tuple[Annotated[int, whole(-_DAY_SECS, _DAY_SECS)], ...]
+
+    def __post_init__(self) -> None:
+        """Raises :class:`InputError` for changes that no clock has."""
+        is_ascending = all(a < b for a, b in pairwise((-_MOST_SECS, *self.starts, _MOST_SECS)))
+        if (
+            not is_ascending
+            or len(self.offsets_secs) != len(self.starts) + 1
+            or any(abs(one) > _DAY_SECS for one in self.offsets_secs)
+        ):
+            raise InputError("the changes of a clock must be ascending, each with an offset of at most a day", where=f"zone {self.zone}",
+                             value=f"{len(self.starts)} changes, {len(self.offsets_secs)} offsets")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +109,11 @@ class JoinDefinition:
         includes_equal: Whether a row of the time ``t`` itself is seen.
         prior: Of a ratio: added to the sum, and to the number.
         rows: Of the last rows: how many.
+        half_life_micros: Of a decayed sum: after this time a row counts half.
+        exact_most: Of distinct values: up to this number they are counted one by one.
+        precision: Of more distinct values: the binary logarithm of the registers of HyperLogLog.
+        hop_micros: The start of the window is moved back to a multiple of it since 1970.
+        as_of: An event sees what it would have seen at the last midnight of this clock.
     """
 
     table: str
@@ -86,21 +128,42 @@ class JoinDefinition:
     includes_equal: Omitted[bool] = False
     prior: Omitted[tuple[Annotated[float, number(0.0)], ...]] = ()
     rows: Omitted[Annotated[int, whole(0, MOST_ROWS)]] = 0
+    half_life_micros: Omitted[_Micros] = 0
+    exact_most: Omitted[Annotated[int, whole(0, MOST_EXACT)]] = 0
+    precision: Omitted[Annotated[int, whole(0, MOST_PRECISION)]] = 0
+    hop_micros: Omitted[_Micros] = 0
+    as_of: Omitted[DayClock | None] = None
 
     def __post_init__(self) -> None:
         """Raises :class:`InputError` for parts that contradict each other."""
         check_name(self.table, "a table")
         if not self.keys:
             raise InputError("a join must have a key", where=f"table {self.table}", value="none", next_step="add .by(COLUMN, equals=EXPRESSION)")  # fmt: skip
-        if (self.value is None) != (self.aggregate in WITHOUT_VALUE):
-            raise InputError("an aggregate of rows must have a value, and a count none", where=f"{self.aggregate} of table {self.table}",
+        where = f"{self.aggregate} of table {self.table}"
+        if self.aggregate not in ALSO_WITHOUT_VALUE and (self.value is None) != (self.aggregate in WITHOUT_VALUE):
+            raise InputError("an aggregate of rows must have a value, and a count none", where=where,
                              value="no value" if self.value is None else "a value")  # fmt: skip
         if (len(self.prior) == 2) != (self.aggregate is Aggregate.RATIO):
-            raise InputError("a ratio must have a prior of two numbers, and only a ratio has one", where=f"{self.aggregate} of table {self.table}",
+            raise InputError("a ratio must have a prior of two numbers, and only a ratio has one", where=where,
                              value=self.prior, next_step="give prior=(1, 50), or (0, 0) for none")  # fmt: skip
-        if (self.rows > 0) != (self.aggregate is Aggregate.LAST):
-            raise InputError("the last rows must be at least one, and other aggregates have no number of rows", where=f"{self.aggregate} of table {self.table}",
+        if (self.rows > 0) != (self.aggregate in OF_LAST_ROWS):
+            raise InputError("the last rows must be at least one, and other aggregates have no number of rows", where=where,
                              value=self.rows, allowed=f"1 to {MOST_ROWS}")  # fmt: skip
+        if (self.half_life_micros > 0) != (self.aggregate is Aggregate.DECAYED):
+            raise InputError(
+                "a decayed sum must have a half-life, and only such a sum has one",
+                where=where,
+                value=self.half_life_micros,
+            )
+        is_counted = self.exact_most > 0 and self.precision >= LEAST_PRECISION
+        if is_counted if self.aggregate is not Aggregate.DISTINCT else not is_counted:
+            raise InputError("distinct values must have a limit and a precision, and other aggregates have none", where=where,
+                             value=(self.exact_most, self.precision), allowed=f"1 to {MOST_EXACT:,}, and {LEAST_PRECISION} to {MOST_PRECISION}")  # fmt: skip
+        if self.hop_micros and (
+            self.window_micros is None or self.hop_micros > self.window_micros or self.as_of is not None
+        ):
+            raise InputError("a hop must be at most the window, and not beside as_of", where=where, value=self.hop_micros,
+                             allowed="nothing" if self.window_micros is None else f"at most {self.window_micros} microseconds")  # fmt: skip
 
     @property
     def digest(self) -> str:
@@ -131,18 +194,23 @@ def is_joined(column_name: str) -> bool:
 
 def column_type(definition: JoinDefinition) -> ColumnType:
     """The type of a joined column. Raises :class:`InputError` for a value that the aggregate does not take."""
+    aggregate = definition.aggregate
+    if aggregate is Aggregate.AGES:
+        return Ragged(DType.FLOAT64)
     if definition.value is None:
-        return Dense(DType.INT64)
+        return Dense(DType.FLOAT64 if aggregate is Aggregate.DECAYED else DType.INT64)
     value = component_from_document(dict(definition.value)).type
-    where = f"{definition.aggregate} of table {definition.table}"
+    where = f"{aggregate} of table {definition.table}"
     if not isinstance(value, Dense):
         raise InputError("the value of a joined row must be one value", where=where, value=str(value), allowed="Dense",
                          next_step="join lists by a key of their own, or take their length")  # fmt: skip
-    if definition.aggregate is Aggregate.LAST:
+    if aggregate is Aggregate.LAST:
         return Ragged(value.dtype, value.buckets)
-    if definition.aggregate in OF_ROWS:
+    if aggregate in OF_ROWS:
         return value
-    is_extreme = definition.aggregate in (Aggregate.MIN, Aggregate.MAX)
+    if aggregate is Aggregate.DISTINCT:
+        return Dense(DType.INT64)
+    is_extreme = aggregate in (Aggregate.MIN, Aggregate.MAX)
     if value.buckets is not None or value.dtype is DType.STRING or (value.dtype is DType.TIMESTAMP and not is_extreme):
         raise InputError("the value of an aggregate must be a number", where=where, value=str(value), next_step="use latest, first or last of it",
                          allowed="bool, int64, float32, float64; of min and max also a timestamp")  # fmt: skip

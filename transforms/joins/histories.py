@@ -13,16 +13,17 @@ import pyarrow.compute as pc
 
 from transforms.arrays import Array
 from transforms.graphs.graph import Node
-from transforms.joins.definition import JoinDefinition
+from transforms.joins.definition import DayClock, JoinDefinition
 from transforms.joins.keys import number_keys
 from transforms.joins.parts import Parts
 from transforms.joins.ranks import ranks
-from transforms.joins.visibility import NO_TIME, known_before, window_end, window_start
+from transforms.joins.visibility import NO_TIME, known_before, seen_at, window_end, window_start
 from transforms.kernels.histories import Trie, trie_of
 from transforms.kernels.history_order import equal_rows, order_by_key, rows_before
 from transforms.kernels.history_states import Values
 
 _T = TypeVar("_T")
+Bound = Callable[[JoinDefinition, Array], Array]
 #: The fewest events for which another thread pays.
 _EVENTS_OF_A_THREAD = 1 << 14
 
@@ -83,6 +84,7 @@ class History:
         self.rows, self.events, self.known, self._columns = rows, events, known, columns
         self._orders: dict[tuple[str, ...], Array] = {}
         self._bounds: dict[tuple[object, ...], Array] = {}
+        self._seen_at: dict[DayClock | None, Array] = {}
 
     @cached_property
     def trie(self) -> Trie:
@@ -107,16 +109,25 @@ class History:
 
     def window(self, definition: JoinDefinition) -> Window:
         """The rows that events see, if they are known."""
-        first = self._rows_before(window_start, definition, (definition.window_micros,))
-        end = self._rows_before(window_end, definition, (definition.available_after_micros, definition.includes_equal))
-        return Window(first, np.maximum(first, end), known_before(definition, self.events.time))
+        at = self.seen_at(definition)
+        first = self._rows_before(window_start, definition, at, definition.window_micros, definition.hop_micros)
+        end = self._rows_before(
+            window_end, definition, at, definition.available_after_micros, definition.includes_equal
+        )
+        return Window(first, np.maximum(first, end), known_before(definition, at))
 
-    def _rows_before(
-        self, bound: Callable[[JoinDefinition, Array], Array], definition: JoinDefinition, options: tuple[object, ...]
-    ) -> Array:
-        name = (bound, *options)
+    def seen_at(self, definition: JoinDefinition) -> Array:
+        """The times as of which events see rows, in the order of events."""
+        if definition.as_of not in self._seen_at:
+            self._seen_at[definition.as_of] = seen_at(definition, self.events.time)
+        return self._seen_at[definition.as_of]
+
+    def _rows_before(self, bound: Bound, definition: JoinDefinition, at: Array, *options: object) -> Array:
+        name = (bound, definition.as_of, *options)
         if name not in self._bounds:
-            self._bounds[name] = rows_before(self.rows.starts, self.rows.time, self.events.starts, bound(definition, self.events.time))  # fmt: skip
+            self._bounds[name] = rows_before(
+                self.rows.starts, self.rows.time, self.events.starts, bound(definition, at)
+            )
         return self._bounds[name]
 
     @cached_property
@@ -140,7 +151,7 @@ class Histories:
     Attributes:
         events: the events.
         rows: the rows of the other table.
-        nodes: by history and value, the trie, the values and the states of nodes.
+        nodes: by history, value and half-life, the trie, the values and the states of nodes.
         states: by history, value and window, the states of events.
     """
 
@@ -148,7 +159,7 @@ class Histories:
         self.events, self.rows, self._threads = events, rows, threads
         self._sorted: dict[tuple[str, ...], tuple[Sorted, Sorted]] = {}
         self._made: dict[tuple[object, ...], History] = {}
-        self.nodes: dict[tuple[int, str | None], tuple[Trie, Values, Array]] = {}
+        self.nodes: dict[tuple[int, str | None, int], tuple[Trie, Values, Array]] = {}
         self.states: dict[tuple[object, ...], Array] = {}
 
     def of(self, definition: JoinDefinition, parts: Parts) -> History:

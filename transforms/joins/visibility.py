@@ -10,11 +10,14 @@ import pyarrow.compute as pc
 
 from transforms.arrays import Array
 from transforms.errors import DataError
-from transforms.joins.definition import JoinDefinition
+from transforms.joins.definition import DayClock, JoinDefinition
 
 #: The time of a row or an event without one.
 NO_TIME: Final = -(1 << 63)
 _LATEST: Final = (1 << 63) - 1
+#: Microseconds of a second.
+SECOND_US: Final = 10**6
+_DAY_US: Final = 86_400 * SECOND_US
 
 
 def micros(times: pa.ChunkedArray | pa.Array) -> Array:
@@ -26,8 +29,13 @@ def micros(times: pa.ChunkedArray | pa.Array) -> Array:
     return np.asarray(pc.fill_null(exact.cast(pa.int64()), NO_TIME))
 
 
+def seen_at(definition: JoinDefinition, at: Array) -> Array:
+    """The times as of which events see rows: their own, or those of the last midnight."""
+    return at if definition.as_of is None else day_starts(definition.as_of, at)
+
+
 def known_before(definition: JoinDefinition, at: Array) -> Array:
-    """The time before which rows must be known to events at these times."""
+    """The time before which rows must be known to events that see rows as of these times."""
     equal = 1 if definition.includes_equal else 0
     return np.minimum(at, _LATEST - equal) + equal
 
@@ -40,5 +48,31 @@ def window_end(definition: JoinDefinition, at: Array) -> Array:
 
 def window_start(definition: JoinDefinition, at: Array) -> Array:
     """The first time of the window; the least of all without one."""
-    window = definition.window_micros
-    return np.full(len(at), NO_TIME) if window is None else np.maximum(at, NO_TIME + window) - window
+    window, hop = definition.window_micros, definition.hop_micros
+    if window is None:
+        return np.full(len(at), NO_TIME)
+    start = np.maximum(at, NO_TIME + window + hop) - window
+    return start // hop * hop if hop else start
+
+
+def day_starts(clock: DayClock, at: Array) -> Array:
+    """The start of the latest day that the clock has shown by each time; ascending times have ascending starts.
+
+    A day starts at its first midnight, or, if the clock skips midnight, when it does so.
+    """
+    starts = np.array(clock.starts, np.int64) * SECOND_US
+    offsets = np.array(clock.offsets_secs, np.int64) * SECOND_US
+    latest = np.full(
+        len(offsets), NO_TIME // _DAY_US - 1
+    )  # by change, the latest day that was shown before it, and its start
+    began = np.full(len(offsets), NO_TIME)
+    for k, start in enumerate(starts):
+        day = (start - 1 + offsets[k]) // _DAY_US
+        is_later = day > latest[k]
+        latest[k + 1] = max(day, latest[k])
+        began[k + 1] = max(day * _DAY_US - offsets[k], starts[k - 1] if k else NO_TIME) if is_later else began[k]
+    change = np.searchsorted(starts, at, side="right")
+    day = (np.clip(at, NO_TIME + 2 * _DAY_US, _LATEST - 2 * _DAY_US) + offsets[change]) // _DAY_US
+    since = starts[np.maximum(change - 1, 0)] if len(starts) else at
+    own = np.where(change > 0, np.maximum(day * _DAY_US - offsets[change], since), day * _DAY_US - offsets[change])
+    return np.where(day > latest[change], own, began[change])

@@ -1,17 +1,25 @@
-"""States of the rows that events see: how many have a value, their sum, and the least and the greatest one."""
+"""States of the rows that events see: how many have a value, their sum, and the least and the greatest one.
+
+A decayed sum is as of the greatest rank, which is then a time: the sum of two sets is that of the earlier one, decayed to the time of the later one, plus
+that of the later one.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from transforms.arrays import Array
-from transforms.kernels.compiled import compiled, inlined
+from transforms.kernels.compiled import compiled, inlined, vectorised
 from transforms.kernels.histories import DEPTH, END, FIRST, NEAR, PARENT, Trie
 
 #: The columns of a state: the number of values, their sum (the bits of a float64), and the least and the greatest rank.
 COUNT, SUM, LEAST, MOST = 0, 1, 2, 3
+_LN2 = 0.6931471805599453
+#: The exponential series from its last term on: a smaller one changes no sum of at least a half.
+_SERIES = tuple(1.0 / math.factorial(k) for k in range(21, -1, -1))
 _NO_LEAST, _NO_MOST = (1 << 63) - 1, -(1 << 63)
 
 
@@ -23,12 +31,14 @@ class Values(NamedTuple):
         low: ranks, of which the least is found: int64.
         high: ranks, of which the greatest is found: int64.
         valid: which rows have a value: bool.
+        half_life: 0, or the difference of ``high`` after which a number counts half.
     """
 
     number: Array
     low: Array
     high: Array
     valid: Array
+    half_life: float = 0.0
 
 
 def node_states(trie: Trie, values: Values) -> Array:
@@ -58,39 +68,74 @@ def write_states(trie: Trie, values: Values, states: Array, first: Array, end: A
              first, end, root, before, begin, stop, to, out, out.view(np.float64))  # fmt: skip
 
 
+@vectorised
+def decay(half_lives: float) -> float:
+    """2 to the power of ``-half_lives``, of at least 0, by steps that are the same on every machine; 0 from 1022 on."""
+    if not half_lives < 1022:
+        return 0.0
+    whole = np.floor(half_lives)
+    x, power = (whole - half_lives) * _LN2, 0.0
+    for one in _SERIES:
+        power = power * x + one
+    return math.ldexp(power, -int(whole))
+
+
+@vectorised
+def decayed_to(at: Array, states: Array, total: Array, half_life: float) -> Array:
+    """The decayed sums of events at their times, 0 without rows. ``total``: those of ``states``, which are as of their greatest times."""
+    out = np.zeros(len(at))
+    for event in range(len(at)):
+        if states[event, COUNT]:
+            out[event] = total[event] * decay((np.uint64(at[event]) - np.uint64(states[event, MOST])) / half_life)
+    return out
+
+
 @inlined
-def _combined(a: tuple[int, float, int, int], b: tuple[int, float, int, int]) -> tuple[int, float, int, int]:
+def _combined(
+    a: tuple[int, float, int, int], b: tuple[int, float, int, int], half_life: float
+) -> tuple[int, float, int, int]:
     """The state of two disjoint sets of rows, the earlier one first; an empty one changes no bit of the other."""
     if a[0] == 0:
         return b
     if b[0] == 0:
         return a
-    return a[0] + b[0], a[1] + b[1], min(a[2], b[2]), max(a[3], b[3])
+    earlier = a[1]
+    if half_life > 0:
+        earlier *= decay((np.uint64(b[3]) - np.uint64(a[3])) / half_life)
+    return a[0] + b[0], earlier + b[1], min(a[2], b[2]), max(a[3], b[3])
 
 
 @inlined
 def _of_rows(
-    first: int, end: int, known: Array, before: int, number: Array, low: Array, high: Array, valid: Array
+    first: int,
+    end: int,
+    known: Array,
+    before: int,
+    number: Array,
+    low: Array,
+    high: Array,
+    valid: Array,
+    half_life: float,
 ) -> tuple[int, float, int, int]:
     """The state of rows of one time that are known before a time, folded in their order."""
     state = (0, 0.0, _NO_LEAST, _NO_MOST)
     for row in range(first, end):
         if valid[row] and (len(known) == 0 or known[row] < before):
-            state = _combined(state, (1, number[row], low[row], high[row]))
+            state = _combined(state, (1, number[row], low[row], high[row]), half_life)
     return state
 
 
 @compiled
-def _folded(nodes: Array, number: Array, low: Array, high: Array, valid: Array) -> Array:
+def _folded(nodes: Array, number: Array, low: Array, high: Array, valid: Array, half_life: float) -> Array:
     out = np.empty((len(nodes), 4), np.int64)
     sums = out.view(np.float64)
     everything = np.empty(0, np.int64)
     for node in range(len(nodes)):
         near = nodes[node, NEAR]
         if near < 0:
-            state = _of_rows(nodes[node, FIRST], nodes[node, END], everything, 0, number, low, high, valid)
+            state = _of_rows(nodes[node, FIRST], nodes[node, END], everything, 0, number, low, high, valid, half_life)
         else:
-            state = _combined(_read(out, sums, near), _read(out, sums, node - 1))
+            state = _combined(_read(out, sums, near), _read(out, sums, node - 1), half_life)
         _write(out, sums, node, state)
     return out
 
@@ -108,7 +153,7 @@ def _write(states: Array, sums: Array, at: int, state: tuple[int, float, int, in
 
 @compiled
 def _written(
-    nodes: Array, leaf: Array, known: Array, known_first: Array, known_last: Array, number: Array, low: Array, high: Array, valid: Array,
+    nodes: Array, leaf: Array, known: Array, known_first: Array, known_last: Array, number: Array, low: Array, high: Array, valid: Array, half_life: float,
     states: Array, sums: Array, first: Array, end: Array, root: Array, before: Array, begin: int, stop: int, to: Array, out: Array, out_sums: Array,
 ) -> None:  # fmt: skip
     is_late = len(known) > 0
@@ -126,7 +171,7 @@ def _written(
             parent = nodes[a, PARENT]
             while nodes[parent, END] < until:
                 if nodes[parent, NEAR] == a:
-                    state = _combined(state, _read(states, sums, parent - 1))
+                    state = _combined(state, _read(states, sums, parent - 1), half_life)
                     latest = max(latest, known_last[parent - 1]) if is_late else 0
                 a, parent = parent, nodes[parent, PARENT]
             later = _read(states, sums, b)
@@ -135,10 +180,10 @@ def _written(
             while nodes[parent, FIRST] > since:
                 near = nodes[parent, NEAR]
                 if near != b:
-                    later = _combined(_read(states, sums, near), later)
+                    later = _combined(_read(states, sums, near), later, half_life)
                     latest = max(latest, known_last[near]) if is_late else 0
                 b, parent = parent, nodes[parent, PARENT]
-            state = _combined(state, later)
+            state = _combined(state, later, half_life)
         if is_late and latest >= before[event]:  # look at the rows of some nodes one by one
             depth = 1
             waiting[0], phases[0] = root[event], 0
@@ -153,7 +198,7 @@ def _written(
                         state = _read(states, sums, node)
                         depth -= 1
                     elif nodes[node, NEAR] < 0:
-                        state = _of_rows(nodes[node, FIRST], nodes[node, END], known, before[event], number, low, high, valid)  # fmt: skip
+                        state = _of_rows(nodes[node, FIRST], nodes[node, END], known, before[event], number, low, high, valid, half_life)  # fmt: skip
                         depth -= 1
                     else:
                         phases[top] = 1
@@ -165,6 +210,6 @@ def _written(
                     waiting[depth], phases[depth] = node - 1, 0
                     depth += 1
                 else:
-                    state = _combined(_read(held, held_sums, top), state)
+                    state = _combined(_read(held, held_sums, top), state, half_life)
                     depth -= 1
         _write(out, out_sums, to[event], state)

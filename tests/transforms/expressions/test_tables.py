@@ -20,8 +20,10 @@ from transforms.functions import op
 from transforms.graphs.canonical import canonicalize
 from transforms.graphs.graph import RawColumn, component_document, component_from_document
 from transforms.joins.column import JoinedColumn, joined_columns_of
-from transforms.joins.definition import JoinDefinition
+from transforms.joins.definition import DayClock, JoinDefinition
+from transforms.operators.zones import clock_changes
 from transforms.ranges import between
+from transforms.types import DType, Ragged
 
 CLICKS = table("clicks").by(int64("item"))
 
@@ -90,6 +92,29 @@ def test_options_are_those_of_the_definition() -> None:
     assert latest.order == component_document(int64("version").node)
 
 
+def test_histories_have_their_numbers() -> None:
+    last, ages = definition(CLICKS.last(50, text("query"), window="30d", hop="1d")), definition(CLICKS.ages(3))
+    assert (last.rows, last.hop_micros, ages.rows, ages.value) == (50, 86_400 * 10**6, 3, None)
+    assert CLICKS.last(5, text("query").hash_buckets(9)).type == Ragged(DType.INT64, 9)
+    assert CLICKS.ages(5, text("query")).type == Ragged(DType.FLOAT64)
+    decayed = definition(CLICKS.decayed(float32("price"), half_life="6h"))
+    assert (decayed.half_life_micros, decayed.value) == (6 * 3600 * 10**6, component_document(float32("price").node))
+    assert definition(CLICKS.decayed(half_life="6h")).value is None
+    distinct = definition(CLICKS.distinct(int64("user"), exact_most=10, precision=14))
+    assert (distinct.exact_most, distinct.precision) == (10, 14)
+
+
+def test_a_table_as_of_midnight_has_the_changes_of_its_clock() -> None:
+    daily, berlin = (
+        table("clicks", as_of="day", **given).by(int64("item")) for given in ({}, {"zone": "Europe/Berlin"})
+    )
+    assert definition(daily.count()).as_of == DayClock("UTC", (), (0,))
+    clock = definition(berlin.where(boolean("ok")).count()).as_of
+    assert clock is not None
+    assert (clock.zone, *clock_changes("Europe/Berlin")) == (clock.zone, clock.starts, clock.offsets_secs)
+    assert definition(berlin.count()).column != definition(daily.count()).column != definition(CLICKS.count()).column
+
+
 def test_a_model_has_the_definitions_of_its_inputs() -> None:
     count, rate = CLICKS.count(), CLICKS.ratio(boolean("clicked"), prior=(1, 50))
     model = Model("ctr", client="search", label="clicked")
@@ -151,6 +176,20 @@ def test_a_plain_label_stays() -> None:
         (lambda: table("users", available_after="soon"), "available_after must be a duration"),
         (lambda: CLICKS.latest(text("a"), max_age="-1d"), "max_age must be a duration"),
         (lambda: CLICKS.count(window=7), "window must be a duration"),
+        (lambda: CLICKS.count(hop="1h"), "a hop must be at most the window"),
+        (lambda: CLICKS.count(window="1h", hop="2h"), "a hop must be at most the window"),
+        (lambda: table("users", as_of="day").by(int64("id")).count(window="2h", hop="1h"), "not beside as_of"),
+        (lambda: table("users", as_of="hour"), 'as_of must be "day"'),
+        (lambda: table("users", zone="Europe/Berlin"), 'as_of must be "day"'),
+        (lambda: table("users", as_of="day", zone="Nowhere"), "unknown time zone"),
+        (lambda: CLICKS.last(0, int64("n")), "rows must be a whole number in its range"),
+        (lambda: CLICKS.ages(True), "rows must be a whole number in its range"),
+        (lambda: CLICKS.last(3, ragged("n", "int64")), "must be one value"),
+        (lambda: CLICKS.last(3, None), "must be an expression"),
+        (lambda: CLICKS.decayed(half_life="0s"), "must have a half-life"),
+        (lambda: CLICKS.decayed(text("a"), half_life="1h"), "must be a number"),
+        (lambda: CLICKS.distinct(int64("n"), exact_most=0), "exact_most must be a whole number"),
+        (lambda: CLICKS.distinct(int64("n"), precision=17), "precision must be a whole number"),
         (lambda: CLICKS.ratio(boolean("c"), prior=(1,)), "a prior must be two numbers"),
         (lambda: CLICKS.ratio(boolean("c"), prior=(-1, 2)), "a prior must be two numbers"),
         (lambda: CLICKS.ratio(boolean("c"), prior=(float("nan"), 2)), "a prior must be two numbers"),

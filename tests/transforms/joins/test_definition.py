@@ -24,7 +24,8 @@ COUNT = JoinDefinition(table="clicks", keys=(KEY,), aggregate=Aggregate.COUNT)
 
 def _documents() -> list[dict[str, Any]]:
     keyed = table("clicks", available_after="10m", known_at="at", including_equal=True).where(boolean("ok")).by("id", equals=int64("user"))  # fmt: skip
-    made = [keyed.count(), keyed.latest(text("x"), max_age="7d", order=timestamp("t")), keyed.ratio(boolean("c"), window="1h", prior=(1, 50))]  # fmt: skip
+    made = [keyed.count(), keyed.latest(text("x"), max_age="7d", order=timestamp("t")), keyed.ratio(boolean("c"), window="1h", prior=(1, 50)),
+            table("clicks", as_of="day", zone="Asia/Kathmandu").by(int64("id")).distinct(int64("x"), window="7d"), keyed.last(3, text("x"), window="2d", hop="1h"), keyed.decayed(half_life="1h")]  # fmt: skip
     return [one.node.definition.to_document() for one in made]  # type: ignore[attr-defined]
 
 
@@ -36,7 +37,7 @@ def test_a_document_is_read_as_the_same_definition(document: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize(
-    "document", [COUNT.to_document(), *_documents()], ids=["plain", "count", "latest", "ratio"]
+    "document", [COUNT.to_document(), *_documents()], ids=["plain", "count", "latest", "ratio", "distinct", "last", "decayed"]
 )  # fmt: skip
 @given(data=st.data())
 def test_a_document_with_another_value_is_read_or_refused(document: dict[str, Any], data: st.DataObject) -> None:
@@ -60,6 +61,9 @@ def test_each_part_changes_the_column() -> None:
         keyed.ratio(int64("n")), keyed.ratio(int64("n"), prior=(1, 2)), keyed.where(boolean("ok")).count(), keyed.by(text("user")).count(),
         table("views").by(int64("item")).count(), table("clicks", known_at="at").by(int64("item")).count(),
         table("clicks", available_after="1s").by(int64("item")).count(), table("clicks", including_equal=True).by(int64("item")).count(),
+        keyed.last(3, int64("n")), keyed.last(4, int64("n")), keyed.ages(3), keyed.ages(3, int64("n")), keyed.decayed(half_life="1h"), keyed.decayed(half_life="2h"),
+        keyed.decayed(int64("n"), half_life="1h"), keyed.distinct(int64("n")), keyed.distinct(int64("n"), precision=9), keyed.distinct(int64("n"), exact_most=9),
+        keyed.count(window="7d", hop="1d"), *(table("clicks", as_of="day", zone=zone).by(int64("item")).count() for zone in ("UTC", "Asia/Tokyo")),
         keyed.latest(int64("n")), keyed.first(int64("n")), keyed.latest(int64("n"), order=int64("m")),
     ]  # fmt: skip
     assert len({one.node.definition.column for one in made}) == len(made)  # type: ignore[attr-defined]
@@ -88,6 +92,9 @@ def test_another_name_is_not(name: str) -> None:
         ({"aggregate": Aggregate.SUM}, "must have a value"),
         ({"prior": (1.0, 2.0)}, "only a ratio has one"),
         ({"rows": 3}, "other aggregates have no number of rows"),
+        ({"half_life_micros": 3}, "only such a sum has one"),
+        ({"precision": 12, "exact_most": 9}, "other aggregates have none"),
+        ({"hop_micros": 3}, "a hop must be at most the window"),
     ],
 )
 def test_parts_that_contradict_each_other_are_refused(parts: dict[str, Any], rule: str) -> None:

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+import zoneinfo
+from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import transforms.expressions.expression as hr
+from tests.support.examples import scaled
+from transforms.errors import InputError
+from transforms.expressions.tables import table
 from transforms.graphs.graph import component_document
-from transforms.joins.definition import Aggregate, JoinDefinition, KeyPair
-from transforms.joins.evaluation import joined_column
+from transforms.joins.column import JoinedColumn
+from transforms.joins.definition import Aggregate, DayClock, JoinDefinition, KeyPair, column_type
+from transforms.joins.evaluation import columns_read, joined_column, joined_columns
+from transforms.kernels.history_distinct import hashes_of
+from transforms.kernels.history_states import decay
+from transforms.operators.zones import clock_changes
+from transforms.types import arrow_type
 
-EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
+#: Hours around the night in which the clocks of Berlin lose an hour.
+EPOCH = datetime(2026, 3, 28, 20, tzinfo=UTC)
+STEP = timedelta(hours=2)
 TIME = pa.timestamp("us", "UTC")
-_TIMES = st.none() | st.integers(0, 8).map(lambda secs: EPOCH + timedelta(seconds=secs))
+_TIMES = st.none() | st.integers(0, 8).map(lambda steps: EPOCH + steps * STEP)
+_FLOATS = [0.1, 0.2, 1e16, -1e16, -0.0, 0.0, math.inf, math.nan]
 ROWS = st.lists(
     st.fixed_dictionaries(
         {
@@ -26,31 +40,61 @@ ROWS = st.lists(
             "time": _TIMES,
             "known": _TIMES,
             "n": st.none() | st.integers(-3, 3),
-            "x": st.none() | st.sampled_from([0.1, 0.2, 1e16, -1e16, -0.0, 0.0, math.inf, math.nan]),
+            "x": st.none() | st.sampled_from(_FLOATS),
+            "rank": st.none() | st.integers(0, 1),
             "good": st.none() | st.booleans(),
         }
     ),
     max_size=14,
 )
 EVENTS = st.lists(st.fixed_dictionaries({"user": st.none() | st.sampled_from(["a", "b", "c"]), "at": _TIMES}), min_size=1, max_size=8)  # fmt: skip
-SCHEMA = pa.schema([("id", pa.string()), ("time", TIME), ("known", TIME), ("n", pa.int64()), ("x", pa.float64()), ("good", pa.bool_())])  # fmt: skip
+SCHEMA = pa.schema([("id", pa.string()), ("time", TIME), ("known", TIME), ("n", pa.int64()), ("x", pa.float64()), ("rank", pa.int64()), ("good", pa.bool_())])  # fmt: skip
 EVENT_SCHEMA = pa.schema([("user", pa.string()), ("at", TIME)])
 KEYS = (KeyPair(component_document(hr.text("id").node), component_document(hr.text("user").node)),)
 VALUES = {"n": hr.int64("n"), "x": hr.float64("x")}
+OF_AGGREGATES: dict[Aggregate, dict[str, Any]] = {
+    Aggregate.RATIO: {"prior": (1.0, 4.0)},
+    Aggregate.LAST: {"rows": 2},
+    Aggregate.AGES: {"rows": 3},
+    Aggregate.DECAYED: {"half_life_micros": 3 * 3600 * 10**6},
+    Aggregate.DISTINCT: {"exact_most": 2, "precision": 4},
+}
+CLOCKS = [DayClock(zone, *clock_changes(zone)) for zone in ("UTC", "Europe/Berlin")]
 
 
 def defined(aggregate: Aggregate, value: str = "n", **given: Any) -> JoinDefinition:
-    prior = {"prior": (1.0, 4.0)} if aggregate is Aggregate.RATIO else {}
-    rows = {"rows": 2} if aggregate is Aggregate.LAST else {}
     of = {} if aggregate is Aggregate.COUNT else {"value": component_document(VALUES[value].node)}
-    return JoinDefinition(table="log", keys=KEYS, aggregate=aggregate, **of, **prior, **rows, **given)
+    return JoinDefinition(table="log", keys=KEYS, aggregate=aggregate, **of, **OF_AGGREGATES.get(aggregate, {}), **given)  # fmt: skip
 
 
-def visible(definition: JoinDefinition, rows: list[dict[str, Any]], event: dict[str, Any], value: str) -> list[Any]:
-    """The values that an event sees, in the order of their rows."""
+def computed(definition: JoinDefinition, rows: list[dict[str, Any]], events: list[dict[str, Any]]) -> list[Any]:
+    found = joined_column(definition, pa.Table.from_pylist(events, EVENT_SCHEMA), "at", pa.Table.from_pylist(rows, SCHEMA), "time")  # fmt: skip
+    assert found.type == arrow_type(column_type(definition))
+    values: list[Any] = found.to_pylist()
+    return values
+
+
+def midnight(definition: JoinDefinition, at: datetime) -> datetime:
+    if definition.as_of is None:
+        return at
+    zone = zoneinfo.ZoneInfo(definition.as_of.zone)
+    return datetime.combine(at.astimezone(zone).date(), time(), zone).astimezone(UTC)
+
+
+def window_start(definition: JoinDefinition, at: datetime) -> datetime:
+    if definition.window_micros is None:
+        return datetime.min.replace(tzinfo=UTC)
+    start = at - timedelta(microseconds=definition.window_micros)
+    hop = timedelta(microseconds=definition.hop_micros)
+    return start - (start - datetime(1970, 1, 1, tzinfo=UTC)) % hop if hop else start
+
+
+def visible(definition: JoinDefinition, rows: list[dict[str, Any]], event: dict[str, Any], value: str) -> list[dict[str, Any]]:  # fmt: skip
+    """The rows that an event sees, in their order."""
     if event["user"] is None or event["at"] is None:
         return []
     found = []
+    seen_at = midnight(definition, event["at"])
     for row in rows:
         if row["id"] != event["user"] or row["time"] is None or (definition.where is not None and not row["good"]):
             continue
@@ -59,15 +103,15 @@ def visible(definition: JoinDefinition, rows: list[dict[str, Any]], event: dict[
             if row["known"] is None:
                 continue
             known = max(known, row["known"])
-        window = definition.window_micros
-        is_late = window is not None and row["time"] < event["at"] - timedelta(microseconds=window)
-        before = (lambda at: at <= event["at"]) if definition.includes_equal else (lambda at: at < event["at"])
-        if is_late or not before(row["time"]) or not before(known):
+        if row["time"] < window_start(definition, seen_at):
+            continue
+        latest = max(row["time"], known)
+        if latest > seen_at or (latest == seen_at and not definition.includes_equal):
             continue
         if definition.aggregate is not Aggregate.COUNT and row[value] is None:
             continue
-        found.append((row["time"], _rank(row[value]), row[value]))
-    return [value for _, _, value in sorted(found, key=lambda one: one[:2])]
+        found.append(row)
+    return sorted(found, key=lambda row: (row["time"], *((_rank(row["rank"]),) if definition.order else ()), _rank(row[value])))  # fmt: skip
 
 
 def _rank(value: Any) -> tuple[float, float]:
@@ -78,17 +122,20 @@ def _rank(value: Any) -> tuple[float, float]:
     return (value, 0)
 
 
-def reduced(definition: JoinDefinition, seen: list[Any]) -> Any:
-    numbers = [float(one) for one in seen if one is not None]
+def reduced(definition: JoinDefinition, seen: list[dict[str, Any]], event: dict[str, Any], value: str) -> Any:
+    values = [row[value] for row in seen]
+    numbers = [float(one) for one in values if one is not None]
     match definition.aggregate:
         case Aggregate.COUNT:
             return len(seen)
         case Aggregate.LATEST:
-            return seen[-1] if seen else None
+            return values[-1] if seen else None
         case Aggregate.FIRST:
-            return seen[0] if seen else None
+            return values[0] if seen else None
         case Aggregate.LAST:
-            return seen[-definition.rows :]
+            return values[-definition.rows :]
+        case Aggregate.AGES:
+            return [(event["at"] - row["time"]).total_seconds() for row in seen[-definition.rows :]]
         case Aggregate.SUM:
             return sum(numbers)
         case Aggregate.MEAN:
@@ -96,43 +143,75 @@ def reduced(definition: JoinDefinition, seen: list[Any]) -> Any:
         case Aggregate.RATIO:
             add, to = definition.prior
             return (sum(numbers) + add) / (len(numbers) + to)
+        case Aggregate.DECAYED:
+            if not seen:
+                return 0.0
+            seen_at, half_life = midnight(definition, event["at"]), timedelta(microseconds=definition.half_life_micros)
+            return pytest.approx(sum(row[value] * 0.5 ** ((seen_at - row["time"]) / half_life) for row in seen), rel=1e-12, abs=1e-12)  # fmt: skip
+        case Aggregate.DISTINCT:
+            return distinct(set(values), definition)
         case Aggregate.MIN:
             return min(numbers) if numbers else None
         case _:
             return max(numbers) if numbers else None
 
 
+def distinct(values: set[int], definition: JoinDefinition) -> int:
+    """Ertl's estimate from the definition of the registers."""
+    if len(values) <= definition.exact_most:
+        return len(values)
+    hashed = [int(one) for one in hashes_of(pa.array(sorted(values), pa.int64()))]
+    size, rest = 1 << definition.precision, 64 - definition.precision
+    registers = [0] * size
+    for one in hashed:
+        below = one & ((1 << rest) - 1)
+        registers[one >> rest] = max(registers[one >> rest], rest - below.bit_length() + 1)
+    share = [registers.count(rank) / size for rank in range(rest + 2)]
+    tau = sum((1 - (1 - share[-1]) ** (2.0**-k)) ** 2 * 2.0**-k for k in range(1, 60))
+    tau = (1 - (1 - share[-1]) - tau) / 3
+    sigma = share[0] + sum(share[0] ** (2**k) * 2 ** (k - 1) for k in range(1, 60))
+    below = sigma + sum(share[rank] * 2.0**-rank for rank in range(1, rest + 1)) + tau * 2.0**-rest
+    return max(definition.exact_most + 1, round(size / (2 * math.log(2)) / below))
+
+
+HOUR = 3600 * 10**6
+_PRECISION = st.one_of(
+    st.just({}),
+    st.integers(0, 9).map(lambda hours: {"window_micros": hours * HOUR}),
+    st.integers(3, 9).map(lambda hours: {"window_micros": hours * HOUR, "hop_micros": 3 * HOUR}),
+    st.tuples(st.none() | st.integers(0, 30), st.sampled_from(CLOCKS)).map(lambda one: {"window_micros": None if one[0] is None else one[0] * HOUR, "as_of": one[1]}),
+)  # fmt: skip
 OPTIONS = st.fixed_dictionaries(
     {},
     optional={
-        "window_micros": st.integers(0, 5).map(lambda secs: secs * 10**6),
-        "available_after_micros": st.integers(0, 3).map(lambda secs: secs * 10**6),
+        "available_after_micros": st.integers(0, 3).map(lambda hours: hours * HOUR),
         "known_at": st.just("known"),
         "includes_equal": st.booleans(),
         "where": st.just(component_document(hr.boolean("good").node)),
+        "order": st.just(component_document(hr.int64("rank").node)),
     },
 )
 
 
-@given(ROWS, EVENTS, st.sampled_from(list(Aggregate)), OPTIONS)
+@settings(max_examples=scaled(400))
+@given(ROWS, EVENTS, st.sampled_from(list(Aggregate)), _PRECISION, OPTIONS)
 def test_whole_numbers_are_those_of_the_reference(
-    rows: list[dict[str, Any]], events: list[dict[str, Any]], aggregate: Aggregate, options: dict[str, Any]
-) -> None:
-    definition = defined(aggregate, **options)
-    found = joined_column(definition, pa.Table.from_pylist(events, EVENT_SCHEMA), "at", pa.Table.from_pylist(rows, SCHEMA), "time")  # fmt: skip
-    assert found.to_pylist() == [reduced(definition, visible(definition, rows, event, "n")) for event in events]
+    rows: list[dict[str, Any]], events: list[dict[str, Any]], aggregate: Aggregate, precision: dict[str, Any], options: dict[str, Any]
+) -> None:  # fmt: skip
+    definition = defined(aggregate, **precision, **options)
+    expected = [reduced(definition, visible(definition, rows, event, "n"), event, "n") for event in events]
+    assert computed(definition, rows, events) == expected
 
 
-@given(ROWS, EVENTS, st.sampled_from(list(Aggregate)), OPTIONS, st.randoms(use_true_random=False))
+@given(ROWS, EVENTS, st.sampled_from(list(Aggregate)), _PRECISION, OPTIONS, st.randoms(use_true_random=False))
 def test_neither_the_order_of_rows_nor_what_is_not_seen_changes_a_bit(
-    rows: list[dict[str, Any]], events: list[dict[str, Any]], aggregate: Aggregate, options: dict[str, Any], random: Any
-) -> None:
+    rows: list[dict[str, Any]], events: list[dict[str, Any]], aggregate: Aggregate, precision: dict[str, Any], options: dict[str, Any], random: Any
+) -> None:  # fmt: skip
     """Floats, too, whose sums depend on their order."""
-    definition = defined(aggregate, "x", **options)
+    definition = defined(aggregate, "x", **precision, **options)
 
     def bits(of: list[dict[str, Any]], some: list[dict[str, Any]]) -> list[Any]:
-        found = joined_column(definition, pa.Table.from_pylist(some, EVENT_SCHEMA), "at", pa.Table.from_pylist(of, SCHEMA), "time")  # fmt: skip
-        return [_bits(one) for one in found.to_pylist()]
+        return [_bits(one) for one in computed(definition, of, some)]
 
     whole = bits(rows, events)
     assert whole == bits(random.sample(rows, len(rows)), events)
@@ -141,20 +220,110 @@ def test_neither_the_order_of_rows_nor_what_is_not_seen_changes_a_bit(
         assert bits(kept, [event]) == [expected]
 
 
+@given(ROWS, EVENTS, st.lists(st.tuples(st.sampled_from(list(Aggregate)), st.sampled_from(["n", "x"]), _PRECISION, OPTIONS), max_size=6), st.integers(1, 3))  # fmt: skip
+def test_columns_that_are_computed_together_are_those_of_each_alone(
+    rows: list[dict[str, Any]], events: list[dict[str, Any]], parts: list[tuple[Aggregate, str, dict[str, Any], dict[str, Any]]], threads: int
+) -> None:  # fmt: skip
+    definitions = {str(k): defined(aggregate, value, **precision, **options) for k, (aggregate, value, precision, options) in enumerate(parts)}  # fmt: skip
+    tables = pa.Table.from_pylist(events, EVENT_SCHEMA), "at", pa.Table.from_pylist(rows, SCHEMA), "time"
+    found = joined_columns(definitions, *tables, threads=threads)
+    assert list(found) == list(definitions)
+    for name, one in definitions.items():
+        alone = joined_column(one, *tables)
+        assert [_bits(value) for value in found[name].to_pylist()] == [_bits(value) for value in alone.to_pylist()]
+
+
 def _bits(value: Any) -> Any:
     if isinstance(value, list):
         return [_bits(one) for one in value]
     return np.float64(value).tobytes() if isinstance(value, float) and not math.isnan(value) else str(value)
 
 
-def test_a_planted_value_never_leaks() -> None:
-    """At the time of the event, a microsecond later, or known later: it is not seen."""
-    at = EPOCH + timedelta(seconds=5)
-    micro = timedelta(microseconds=1)
-    rows = [{"id": "a", "time": at + delay, "known": at + known, "n": 99} for delay, known in ((0 * micro, -micro), (micro, -micro), (-micro, 0 * micro), (-micro, micro))]  # fmt: skip
-    rows.append({"id": "a", "time": at - micro, "known": at - micro, "n": 1})
-    for aggregate in Aggregate:
-        definition = defined(aggregate, known_at="known")
-        found = joined_column(definition, pa.table({"user": ["a"], "at": pa.array([at], TIME)}), "at", pa.Table.from_pylist(rows, SCHEMA), "time")  # fmt: skip
-        assert "99" not in str(found.to_pylist())
-        assert found.to_pylist() == [reduced(definition, [1])]
+def test_half_of_the_rows_in_the_past_change_no_bit() -> None:
+    """Rows that are older than the window, of other keys, or of the future, in a table of many."""
+    rng = np.random.default_rng(5)
+    rows, day = 20_000, 86_400 * 10**6
+    at = pa.array(rng.integers(20 * day, 30 * day, 500), pa.int64()).cast(TIME)
+    events = pa.table({"user": rng.choice(["a", "b", "c"], 500), "at": at})
+    times = rng.integers(0, 30 * day, rows)
+    log = pa.table({"id": rng.choice(["a", "b"], rows), "time": pa.array(times, pa.int64()).cast(TIME), "known": pa.array(times + rng.integers(0, day, rows), pa.int64()).cast(TIME), "x": rng.normal(size=rows)})  # fmt: skip
+    definitions = {f"{aggregate} {known}": defined(aggregate, "x", window_micros=3 * day, known_at=known) for aggregate in Aggregate for known in ("", "known")}  # fmt: skip
+    of_all = joined_columns(definitions, events, "at", log, "time", threads=2)
+    recent = log.filter(pa.array(times >= 17 * day)).take(rng.permutation(int((times >= 17 * day).sum())))
+    alone = joined_columns(definitions, events, "at", recent, "time")
+    for name, column in of_all.items():
+        assert column.equals(alone[name]), name
+
+
+def test_planted_values_never_leak() -> None:
+    """At the time of an event, a microsecond later, or known at its time or later: 10,000 of each are not seen, in no aggregate."""
+    rng = np.random.default_rng(7)
+    count, planted = 10_000, 99.0
+    keys, at = np.arange(count), rng.integers(10**12, 10**15, count)
+    delays = [(0, -1), (1, -1), (-1, 0), (-1, 1)]
+    times = np.concatenate([at - 1, *(at + delay for delay, _ in delays)])
+    known = np.concatenate([at - 1, *(at + late for _, late in delays)])
+    rows = pa.table({"k": np.tile(keys, 5), "time": pa.array(times, pa.int64()).cast(TIME), "known": pa.array(known, pa.int64()).cast(TIME), "x": np.repeat([1.0, planted], [count, 4 * count])})  # fmt: skip
+    rows = rows.take(rng.permutation(len(rows)))
+    events = pa.table({"k": keys, "at": pa.array(at, pa.int64()).cast(TIME)})
+    key = (KeyPair(*[component_document(hr.int64("k").node)] * 2),)
+    definitions = {one: replace(defined(one, "x", known_at="known"), keys=key) for one in Aggregate}
+    for name, column in joined_columns(definitions, events, "at", rows, "time").items():
+        expected = reduced(definitions[name], [{"x": 1.0, "time": EPOCH}], {"at": EPOCH + timedelta(microseconds=1)}, "x")  # fmt: skip
+        flat = column.flatten() if pa.types.is_list(column.type) else column
+        assert len(flat) == count
+        assert flat.null_count == 0
+        found = set(flat.unique().to_pylist())
+        assert found == ({expected[0]} if isinstance(expected, list) else {flat[0].as_py()})
+        assert isinstance(expected, list) or flat[0].as_py() == expected
+
+
+def test_definitions_of_two_tables_are_refused() -> None:
+    two = {"a": defined(Aggregate.COUNT), "b": replace(defined(Aggregate.COUNT), table="other")}
+    with pytest.raises(InputError, match="must read one table"):
+        joined_columns(two, pa.table({}), "at", pa.table({}), "time")
+
+
+def test_no_definitions_give_no_columns() -> None:
+    assert joined_columns({}, pa.table({}), "at", pa.table({}), "time") == {}
+
+
+def test_the_columns_that_a_definition_reads() -> None:
+    definition = defined(Aggregate.SUM, "x", known_at="known", where=component_document(hr.boolean("good").node))
+    assert columns_read(definition) == ({"user"}, {"id", "x", "known", "good"})
+
+
+def test_compound_keys_join_what_is_equal_in_all_parts() -> None:
+    keyed = table("log").by("a", equals=hr.int64("x")).by("b", equals=hr.text("y"))
+    rows = pa.table({"a": [1, 1, 2, None], "b": ["u", "v", "u", "u"], "time": pa.array([0, 0, 0, 0], TIME)})
+    events = pa.table({"x": [1, 1, 2, 2, None], "y": ["u", "w", "u", "v", "u"], "at": pa.array([9] * 5, TIME)})
+    found = joined_column(definition_of(keyed.count()), events, "at", rows, "time")
+    assert found.to_pylist() == [1, 0, 1, 0, 0]
+
+
+def test_an_event_of_the_same_table_does_not_see_itself() -> None:
+    log = pa.table({"k": [1, 1, 1], "time": pa.array([5, 5, 6], TIME)})
+    found = joined_column(definition_of(table("log").by(hr.int64("k")).count()), log, "time", log, "time")
+    assert found.to_pylist() == [0, 0, 2]
+
+
+def definition_of(column: hr.Expr) -> JoinDefinition:
+    assert isinstance(column.node, JoinedColumn)
+    return column.node.definition
+
+
+@pytest.mark.parametrize("values", [pa.array(range(50_000)), pa.array([f"user {k}" for k in range(50_000)])])
+def test_an_estimate_of_distinct_values_has_its_error(values: pa.Array) -> None:
+    rows = pa.table({"k": np.zeros(len(values), np.int64), "v": values, "time": pa.array(np.arange(len(values)), TIME)})
+    ends = np.array([10, 1_000, 1_001, 5_000, 20_000, 50_000])
+    events = pa.table({"k": np.zeros(len(ends), np.int64), "at": pa.array(ends, TIME)})
+    value = hr.text("v") if pa.types.is_string(values.type) else hr.int64("v")
+    found = joined_column(definition_of(table("log").by(hr.int64("k")).distinct(value)), events, "at", rows, "time").to_numpy()  # fmt: skip
+    assert found[:2].tolist() == [10, 1_000]
+    assert (np.abs(found - ends) <= 0.05 * ends).all()
+
+
+@given(st.lists(st.floats(0, 1100), min_size=1, max_size=20))
+def test_decay_is_a_power_of_two(half_lives: list[float]) -> None:
+    for one in half_lives:
+        assert decay(one) == pytest.approx(2.0**-one if one < 1022 else 0.0, rel=1e-15, abs=0)
