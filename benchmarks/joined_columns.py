@@ -116,16 +116,30 @@ def compare_windows(rng: np.random.Generator, size: int, rounds: int, threads: i
 def _compare(
     sides: Mapping[str, Callable[[], object]], rounds: int, warm_up: Callable[[], object] | None = None
 ) -> None:
-    measured = measure([Side(name, run, warm_up or run) for name, run in sides.items()], rounds, lambda _: None)
+    """Print wall-clock and processor seconds of all sides; the latter, of all threads, say more on a machine that others use."""
+    used: dict[str, list[float]] = {name: [] for name in sides}
+
+    def run(name: str) -> None:
+        begun = time.process_time()
+        sides[name]()
+        used[name].append(time.process_time() - begun)
+
+    measured = measure(
+        [Side(name, partial(run, name), warm_up or sides[name]) for name in sides], rounds, lambda _: None
+    )
     first = measured[0]
     for side in measured:
         ratios = [other / own for own, other in zip(first.secs, side.secs, strict=True)]
+        of_cpu = statistics.median(other / own for own, other in zip(used[first.name], used[side.name], strict=True))
         ratio = (
             ""
             if side is first
-            else f"  Headrace is {statistics.median(ratios):.2f}x as fast ({min(ratios):.2f} to {max(ratios):.2f})"
+            else f"  Headrace is {statistics.median(ratios):.2f}x as fast ({min(ratios):.2f} to {max(ratios):.2f}); {of_cpu:.2f}x by processor seconds"
         )
-        print(f"  {side.name:<17} {side.median_secs:8.3f} s{ratio}", flush=True)
+        print(
+            f"  {side.name:<17} {side.median_secs:8.3f} s, {statistics.median(used[side.name]):8.3f} s of processors{ratio}",
+            flush=True,
+        )
 
 
 def _check_equal(found: pa.Table, by_polars: pa.Table) -> None:

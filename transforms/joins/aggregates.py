@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrays import Array
+from transforms.columns.positions import check_positions
 from transforms.joins.definition import Aggregate, JoinDefinition, column_type
 from transforms.joins.histories import Histories, History, Window
 from transforms.joins.parts import Parts
@@ -17,7 +18,7 @@ from transforms.joins.ranks import number_ranks, values_of
 from transforms.joins.visibility import SECOND_US, seen_at
 from transforms.kernels.histories import Trie
 from transforms.kernels.history_distinct import distinct_values, hashes_of
-from transforms.kernels.history_rows import known_rows, last_of_ranges, one_of_ranges, valid_before
+from transforms.kernels.history_rows import known_rows, last_of_ranges, list_offsets, one_of_ranges, valid_before
 from transforms.kernels.history_states import (
     COUNT,
     LEAST,
@@ -43,7 +44,7 @@ def aggregated(definition: JoinDefinition, parts: Parts, made: Histories) -> pa.
         case Aggregate.DISTINCT:
             return _distinct(definition, parts, made, history, window)
         case Aggregate.COUNT if history.known is None:
-            return pa.array(_of_events(made, history, window.end - window.first), pa.int64())
+            return pa.array(_of_events(made, history, np.maximum(window.end - window.first, 0)), pa.int64())
     return _finished(definition, made, _states(definition, parts, made, history, window))
 
 
@@ -68,8 +69,10 @@ def _last_rows(definition: JoinDefinition, parts: Parts, made: Histories, histor
     values = None if parts.value is None else made.rows.columns[parts.value.identity]
     order = history.order(parts.order, parts.value)
     first, end, rows = _ranges(history, window, order, values, definition.rows, True)
-    offsets, taken = last_of_ranges(_of_events(made, history, first), _of_events(made, history, end), definition.rows)
-    items = rows[taken]
+    end = _of_events(made, history, end)
+    offsets = list_offsets(_of_events(made, history, first), end, definition.rows)
+    check_positions(int(offsets[-1]), "items of lists of a joined column")
+    items = rows[last_of_ranges(end, offsets)]
     if definition.aggregate is Aggregate.AGES:
         event = np.repeat(made.events.time, np.diff(offsets))
         listed = pa.array((event - made.rows.time[items]).astype(np.float64) / SECOND_US, pa.float64())

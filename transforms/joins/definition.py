@@ -175,6 +175,12 @@ class JoinDefinition:
         """The name of the column in the table of the events: readable, and no other definition has it."""
         return f"@{self.table}.{self.aggregate}#{self.digest[:_DIGITS]}"
 
+    def check_events(self, table: str) -> None:
+        """Raise :class:`InputError` if an event of ``table`` would see itself."""
+        if self.includes_equal and table == self.table:
+            raise InputError("a table that is joined to itself must leave out rows of the event's own time, or an event sees itself", where=f"table {table}",
+                             value=f"{self.aggregate} with including_equal=True", next_step="leave out including_equal")  # fmt: skip
+
     def to_document(self) -> dict[str, Any]:
         """The definition as a JSON object."""
         document: dict[str, Any] = document_of(self)

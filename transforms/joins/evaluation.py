@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from transforms.errors import DataError, InputError
+from transforms.arrays import Array
+from transforms.errors import DataError, InputError, UnknownColumn, nearest
 from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import Node, raw_columns
 from transforms.joins.aggregates import aggregated
@@ -44,8 +45,8 @@ def joined_columns(
         row_time: the column of the times of rows.
         threads: the most threads that compute.
 
-    Raises :class:`InputError` for definitions of several tables, :class:`DataError` for an operator that fails, and what
-    :meth:`~transforms.execution.plan.Plan.run` raises.
+    Raises :class:`InputError` for definitions of several tables, :class:`~transforms.errors.UnknownColumn` for a column of times that is not there,
+    :class:`DataError` for an operator that fails, and what :meth:`~transforms.execution.plan.Plan.run` raises.
     """
     tables = sorted({one.table for one in definitions.values()})
     if len(tables) > 1:
@@ -55,8 +56,8 @@ def joined_columns(
     parts = {name: parts_of(one) for name, one in definitions.items()}
     own = _computed((node for one in parts.values() for node in one.own), events)
     other = _computed((node for one in parts.values() for node in one.over_rows), rows)
-    known = {one.known_at: micros(rows[one.known_at]) for one in definitions.values() if one.known_at}
-    made = Histories(Events(micros(events[event_time]), own), Rows(micros(rows[row_time]), other, known), threads)
+    known = {one.known_at: _times(rows, one.known_at) for one in definitions.values() if one.known_at}
+    made = Histories(Events(_times(events, event_time), own), Rows(_times(rows, row_time), other, known), threads)
     return {name: aggregated(one, parts[name], made) for name, one in definitions.items()}
 
 
@@ -73,3 +74,13 @@ def _computed(nodes: Iterable[Node], table: pa.Table) -> dict[str, pa.Array]:
     for failure in found.failures.values():
         raise DataError("an expression of a join must not fail", value=str(failure))
     return found.columns
+
+
+def _times(table: pa.Table, column: str) -> Array:
+    if column not in table.column_names:
+        raise UnknownColumn(
+            "the times of a join must be a column of its table",
+            value=column,
+            allowed=nearest(column, table.column_names),
+        )
+    return micros(table[column])

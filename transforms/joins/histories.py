@@ -17,13 +17,12 @@ from transforms.joins.definition import DayClock, JoinDefinition
 from transforms.joins.keys import number_keys
 from transforms.joins.parts import Parts
 from transforms.joins.ranks import ranks
-from transforms.joins.visibility import NO_TIME, known_before, seen_at, window_end, window_start
+from transforms.joins.visibility import NO_TIME, known_before, seen_at, window_end
 from transforms.kernels.histories import Trie, trie_of
 from transforms.kernels.history_order import equal_rows, order_by_key, rows_before
 from transforms.kernels.history_states import Values
 
 _T = TypeVar("_T")
-Bound = Callable[[JoinDefinition, Array], Array]
 #: The fewest events for which another thread pays.
 _EVENTS_OF_A_THREAD = 1 << 14
 
@@ -62,8 +61,8 @@ class Window(NamedTuple):
 
     Attributes:
         first: its first row.
-        end: the row after its last one; at least ``first``.
-        before: the time before which rows must be known.
+        end: the row after its last one; a range that ends before it begins is empty.
+        before: the time before which rows must be known, if rows are known at other times than theirs.
     """
 
     first: Array
@@ -110,11 +109,14 @@ class History:
     def window(self, definition: JoinDefinition) -> Window:
         """The rows that events see, if they are known."""
         at = self.seen_at(definition)
-        first = self._rows_before(window_start, definition, at, definition.window_micros, definition.hop_micros)
-        end = self._rows_before(
-            window_end, definition, at, definition.available_after_micros, definition.includes_equal
+        is_open = definition.window_micros is None
+        first = (
+            self._first_of_keys
+            if is_open
+            else self._rows_before(definition, -(definition.window_micros or 0), definition.hop_micros)
         )
-        return Window(first, np.maximum(first, end), known_before(definition, at))
+        end = self._rows_before(definition, window_end(definition), 0)
+        return Window(first, end, at if self.known is None else known_before(definition, at))
 
     def seen_at(self, definition: JoinDefinition) -> Array:
         """The times as of which events see rows, in the order of events."""
@@ -122,12 +124,15 @@ class History:
             self._seen_at[definition.as_of] = seen_at(definition, self.events.time)
         return self._seen_at[definition.as_of]
 
-    def _rows_before(self, bound: Bound, definition: JoinDefinition, at: Array, *options: object) -> Array:
-        name = (bound, definition.as_of, *options)
+    @cached_property
+    def _first_of_keys(self) -> Array:
+        return np.repeat(self.rows.starts[:-1], np.diff(self.events.starts))
+
+    def _rows_before(self, definition: JoinDefinition, shift: int, hop: int) -> Array:
+        name = (definition.as_of, shift, hop)
         if name not in self._bounds:
-            self._bounds[name] = rows_before(
-                self.rows.starts, self.rows.time, self.events.starts, bound(definition, at)
-            )
+            at = self.seen_at(definition)
+            self._bounds[name] = rows_before(self.rows.starts, self.rows.time, self.events.starts, at, shift, hop)
         return self._bounds[name]
 
     @cached_property
@@ -211,5 +216,4 @@ class Histories:
 
 def _in_order(keys: Array, time: Array, size: int) -> Sorted:
     has_time = time > NO_TIME
-    order, starts = order_by_key(keys if has_time.all() else np.where(has_time, keys, -1), time, size)
-    return Sorted(order, starts, time[order])
+    return Sorted(*order_by_key(keys if has_time.all() else np.where(has_time, keys, -1), time, size))

@@ -11,6 +11,10 @@ import pyarrow.compute as pc
 
 from transforms.arrays import Array
 from transforms.errors import InputError
+from transforms.kernels.history_keys import number_range
+
+#: Whole numbers of a range that is at most this many times as long as rows are numbered by their places in it.
+_SPARSE = 4
 
 
 class KeyNumbers(NamedTuple):
@@ -41,8 +45,18 @@ def number_keys(rows: Sequence[pa.Array], events: Sequence[pa.Array]) -> KeyNumb
 
 
 def _numbers(rows: pa.Array, events: pa.Array) -> KeyNumbers:
+    if pa.types.is_int64(rows.type) and len(rows) > rows.null_count:
+        bounds = pc.min_max(rows).as_py()
+        if bounds["max"] - bounds["min"] < _SPARSE * len(rows):
+            return KeyNumbers(*number_range(_filled(rows), _filled(events), bounds["min"], bounds["max"]))
     coded = rows.dictionary_encode()
     return KeyNumbers(_places(coded.indices), _places(pc.index_in(events, coded.dictionary)), len(coded.dictionary))
+
+
+def _filled(keys: pa.Array) -> tuple[Array, Array]:
+    """Whole numbers and which of them are not null; an empty array if all are not."""
+    valid = np.asarray(keys.is_valid(), bool) if keys.null_count else np.empty(0, bool)
+    return np.asarray(keys.fill_null(0) if keys.null_count else keys), valid
 
 
 def _places(indices: pa.Array) -> Array:

@@ -40,19 +40,9 @@ def known_before(definition: JoinDefinition, at: Array) -> Array:
     return np.minimum(at, _LATEST - equal) + equal
 
 
-def window_end(definition: JoinDefinition, at: Array) -> Array:
-    """The time before which rows must be: so that they can be read after ``available_after``, too."""
-    after = definition.available_after_micros
-    return np.maximum(known_before(definition, at), NO_TIME + after) - after
-
-
-def window_start(definition: JoinDefinition, at: Array) -> Array:
-    """The first time of the window; the least of all without one."""
-    window, hop = definition.window_micros, definition.hop_micros
-    if window is None:
-        return np.full(len(at), NO_TIME)
-    start = np.maximum(at, NO_TIME + window + hop) - window
-    return start // hop * hop if hop else start
+def window_end(definition: JoinDefinition) -> int:
+    """The microseconds from an event to the time before which rows must be: so that they can be read after ``available_after``, too."""
+    return int(definition.includes_equal) - definition.available_after_micros
 
 
 def day_starts(clock: DayClock, at: Array) -> Array:

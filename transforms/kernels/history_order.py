@@ -9,10 +9,11 @@ from transforms.kernels.compiled import compiled
 
 _SIGN = np.uint64(1 << 63)
 _DIGIT_BITS = 11
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
-def order_by_key(keys: Array, time: Array, size: int) -> tuple[Array, Array]:
-    """The rows by key, then time, then position: positions of rows, and the first one of each key and the end.
+def order_by_key(keys: Array, time: Array, size: int) -> tuple[Array, Array, Array]:
+    """The rows by key, then time, then position: positions of rows, the first one of each key and the end, and the time of each.
 
     Args:
         keys: of each row, from 0 to ``size`` - 1; rows with -1 are left out: int64.
@@ -20,7 +21,7 @@ def order_by_key(keys: Array, time: Array, size: int) -> tuple[Array, Array]:
         size: the number of keys.
     """
     by_time = None if _is_ascending(time) else _order_by_time(time)
-    return _order_by_key(keys, np.empty(0, np.int64) if by_time is None else by_time, by_time is not None, size)
+    return _order_by_key(keys, np.empty(0, np.int64) if by_time is None else by_time, by_time is not None, time, size)
 
 
 @compiled
@@ -66,7 +67,7 @@ def _order_by_time(time: Array) -> Array:
 
 
 @compiled
-def _order_by_key(keys: Array, by_time: Array, has_order: bool, size: int) -> tuple[Array, Array]:
+def _order_by_key(keys: Array, by_time: Array, has_order: bool, time: Array, size: int) -> tuple[Array, Array, Array]:
     starts = np.zeros(size + 1, np.int64)
     for row in range(len(keys)):
         if keys[row] >= 0:
@@ -74,31 +75,38 @@ def _order_by_key(keys: Array, by_time: Array, has_order: bool, size: int) -> tu
     for key in range(size):
         starts[key + 1] += starts[key]
     ahead = starts[:-1].copy()
-    order = np.empty(starts[size], np.int64)
+    order, ordered = np.empty(starts[size], np.int64), np.empty(starts[size], np.int64)
     for k in range(len(keys)):
         row = by_time[k] if has_order else k
         key = keys[row]
         if key >= 0:
-            order[ahead[key]] = row
+            order[ahead[key]], ordered[ahead[key]] = row, time[row]
             ahead[key] += 1
-    return order, starts
+    return order, starts, ordered
 
 
 @compiled
-def rows_before(starts: Array, time: Array, event_starts: Array, before: Array) -> Array:
+def rows_before(starts: Array, time: Array, event_starts: Array, at: Array, shift: int, hop: int) -> Array:
     """For each event, the first row of its key whose time is not before a bound, or the end of the key's rows.
+
+    The bound is ``at + shift``, moved back to a multiple of ``hop`` if that is not 0.
 
     Args:
         starts: the first row of each key, and the end: int64.
         time: of each row, ascending within a key: int64.
         event_starts: the first event of each key, and the end: int64.
-        before: the bound of each event, ascending within a key: int64.
+        at: of each event, ascending within a key: int64.
+        shift: of the bound; bounds that int64 cannot hold are the least or the greatest one.
+        hop: of the bound.
     """
-    found = np.empty(len(before), np.int64)
+    found = np.empty(len(at), np.int64)
     for key in range(len(event_starts) - 1):
         row, end = starts[key], starts[key + 1]
         for event in range(event_starts[key], event_starts[key + 1]):
-            while row < end and time[row] < before[event]:
+            bound = max(at[event], _LEAST - shift) + shift if shift < 0 else min(at[event], _MOST - shift) + shift
+            if hop:
+                bound = max(bound, _LEAST + hop) // hop * hop
+            while row < end and time[row] < bound:
                 row += 1
             found[event] = row
     return found

@@ -30,18 +30,24 @@ def one_of_ranges(first: Array, end: Array, rows: Array, to: Array, size: int, i
 
 
 @compiled
-def last_of_ranges(first: Array, end: Array, most: int) -> tuple[Array, Array]:
-    """Of each range at most its last ``most`` rows, ascending: offsets, and all rows one after the other."""
+def list_offsets(first: Array, end: Array, most: int) -> Array:
+    """The offsets of lists that hold at most ``most`` rows of each range."""
     offsets = np.empty(len(first) + 1, np.int64)
     offsets[0] = 0
     for event in range(len(first)):
         offsets[event + 1] = offsets[event] + max(min(end[event] - first[event], most), 0)
+    return offsets
+
+
+@compiled
+def last_of_ranges(end: Array, offsets: Array) -> Array:
+    """The last rows of each range, ascending, as many as lists of these offsets hold."""
     rows = np.empty(offsets[-1], np.int64)
-    for event in range(len(first)):
+    for event in range(len(end)):
         lost = end[event] - offsets[event + 1]
         for place in range(offsets[event], offsets[event + 1]):
             rows[place] = lost + place
-    return offsets, rows
+    return rows
 
 
 def known_rows(trie: Trie, valid: Array, first: Array, end: Array, root: Array, before: Array, most: int, *, from_end: bool) -> tuple[Array, Array]:  # fmt: skip

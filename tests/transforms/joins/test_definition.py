@@ -107,3 +107,11 @@ def test_the_type_follows_the_aggregate() -> None:
     assert keyed.latest(text("country")).type == Dense("string")
     assert keyed.latest(text("country").hash_buckets(9)).type == Dense("int64", 9)
     assert (keyed.count().type, keyed.sum(int64("n")).type) == (Dense("int64"), Dense("float64"))
+
+
+def test_an_event_of_the_same_table_cannot_include_equal_times() -> None:
+    seen = JoinDefinition(table="clicks", keys=(KEY,), aggregate=Aggregate.COUNT, includes_equal=True)
+    seen.check_events("views")
+    COUNT.check_events("clicks")
+    with pytest.raises(InputError, match="or an event sees itself"):
+        seen.check_events("clicks")

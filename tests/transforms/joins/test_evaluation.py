@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 import transforms.expressions.expression as hr
 from tests.support.examples import scaled
-from transforms.errors import InputError
+from transforms.errors import InputError, UnknownColumn
 from transforms.expressions.tables import table
 from transforms.graphs.graph import component_document
 from transforms.joins.column import JoinedColumn
 from transforms.joins.definition import Aggregate, DayClock, JoinDefinition, KeyPair, column_type
 from transforms.joins.evaluation import columns_read, joined_column, joined_columns
+from transforms.joins.keys import number_keys
 from transforms.kernels.history_distinct import hashes_of
 from transforms.kernels.history_states import decay
 from transforms.operators.zones import clock_changes
@@ -282,6 +283,38 @@ def test_definitions_of_two_tables_are_refused() -> None:
     two = {"a": defined(Aggregate.COUNT), "b": replace(defined(Aggregate.COUNT), table="other")}
     with pytest.raises(InputError, match="must read one table"):
         joined_columns(two, pa.table({}), "at", pa.table({}), "time")
+
+
+def test_a_column_of_times_must_be_there() -> None:
+    rows = pa.table({"id": ["a"], "time": pa.array([0], TIME), "n": [1]})
+    events = pa.table({"user": ["a"], "at": pa.array([0], TIME)})
+    for definition, names in (
+        (defined(Aggregate.COUNT), ("when", "time")),
+        (defined(Aggregate.COUNT, known_at="known"), ("at", "time")),
+    ):
+        with pytest.raises(UnknownColumn, match="the times of a join"):
+            joined_column(definition, events, names[0], rows, names[1])
+
+
+@pytest.mark.parametrize("aggregate", Aggregate)
+def test_tables_without_rows(aggregate: Aggregate) -> None:
+    rows, events = SCHEMA.empty_table(), pa.table({"user": ["a"], "at": pa.array([0], TIME)})
+    for options in ({}, {"known_at": "known"}):
+        definition = defined(aggregate, "x", **options)
+        empty = joined_column(definition, EVENT_SCHEMA.empty_table(), "at", rows, "time")
+        assert empty.equals(pa.array([], arrow_type(column_type(definition))))
+        expected = reduced(definition, [], {"at": EPOCH}, "x")
+        assert joined_column(definition, events, "at", rows, "time").to_pylist() == [expected]
+
+
+@given(st.lists(st.none() | st.integers(-3, 40) | st.integers(-(2**63), 2**63 - 1), max_size=20), st.lists(st.none() | st.integers(-5, 50) | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))  # fmt: skip
+def test_whole_numbers_are_keys_in_any_range(rows: list[int | None], events: list[int | None]) -> None:
+    found = number_keys([pa.array(rows, pa.int64())], [pa.array(events, pa.int64())])
+    numbers = dict(zip(rows, found.rows.tolist(), strict=True))
+    assert sorted(set(numbers.values()) - {-1}) == list(range(found.size))
+    assert len({one for one in rows if one is not None}) == found.size
+    assert numbers.get(None, -1) == -1
+    assert found.events.tolist() == [numbers.get(one, -1) for one in events]
 
 
 def test_no_definitions_give_no_columns() -> None:

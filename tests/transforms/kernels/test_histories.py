@@ -94,10 +94,10 @@ def _made(rows: list[Row], events: list[tuple[int, int, int]]) -> Made:
     filled, high = np.asarray(numbers.fill_null(0.0)), number_ranks(numbers)
     values = Values(filled, np.where(np.isnan(filled), NAN_RANK, high), high, np.asarray(numbers.is_valid(), bool))
     keys, at = np.array([key for key, _, _ in events], np.int64), np.array([at for _, at, _ in events], np.int64)
-    order, event_starts = order_by_key(keys, at, 3)
+    order, event_starts, _ = order_by_key(keys, at, 3)
     low = np.array([max(at - window, -(2**63)) for _, at, window in events], np.int64)[order]
     # Windows of one length are ascending; these are not, so each event is an own key of the same rows.
-    first, end = (np.array([rows_before(starts[key : key + 2], time, np.array([0, 1]), np.array([bound]))[0] for key, bound in zip(keys[order], bounds, strict=True)], np.int64) for bounds in (low, at[order]))  # fmt: skip
+    first, end = (np.array([rows_before(starts[key : key + 2], time, np.array([0, 1]), np.array([bound]), 0, 0)[0] for key, bound in zip(keys[order], bounds, strict=True)], np.int64) for bounds in (low, at[order]))  # fmt: skip
     assert event_starts[-1] == len(order)
     return Made(trie, values, first, np.maximum(first, end), trie.roots[keys[order]], at[order], order)
 
@@ -157,7 +157,8 @@ def test_rows_that_are_not_visible_change_no_bit(rows: list[Row], events: list[t
 @given(st.lists(st.tuples(st.integers(-1, 3), TIMES), max_size=40))
 def test_rows_are_in_the_order_of_key_time_and_place(rows: list[tuple[int, int]]) -> None:
     keys, time = (np.array([row[k] for row in rows], np.int64) for k in (0, 1))
-    order, starts = order_by_key(keys, time, 4)
+    order, starts, ordered = order_by_key(keys, time, 4)
+    assert ordered.tolist() == time[order].tolist()
     expected = sorted((k for k, row in enumerate(rows) if row[0] >= 0), key=lambda k: rows[k])
     assert order.tolist() == expected
     assert starts.tolist() == np.searchsorted(keys[order], np.arange(5)).tolist()
@@ -167,3 +168,14 @@ def test_rows_are_in_the_order_of_key_time_and_place(rows: list[tuple[int, int]]
     ]
     assert tied.tolist() == [k for each in of_group if len(each) > 1 for k in each]
     assert groups.tolist() == [k for k, each in enumerate(one for one in of_group if len(one) > 1) for _ in each]
+
+
+@given(st.lists(TIMES, max_size=20), st.lists(TIMES, min_size=1, max_size=20), st.integers(-(2**60), 2**60) | st.integers(-5, 5), st.integers(0, 7))  # fmt: skip
+def test_bounds_are_shifted_and_moved_back(times: list[int], at: list[int], shift: int, hop: int) -> None:
+    times, at = sorted(times), sorted(at)
+    found = rows_before(np.array([0, len(times)]), np.array(times, np.int64), np.array([0, len(at)]), np.array(at, np.int64), shift, hop)  # fmt: skip
+    least = -(2**63)
+    bounds = [min(max(one + shift, least), 2**63 - 1) for one in at]
+    if hop:
+        bounds = [max(one, least + hop) // hop * hop for one in bounds]
+    assert found.tolist() == [sum(time < bound for time in times) for bound in bounds]
