@@ -31,3 +31,10 @@ def micros_of(what: str, duration: object, *, where: str = "") -> int:
         raise InputError(f"{what} must be a duration of at most 1,000 years", where=where, value=duration,
                          allowed='a number with a unit, such as "90s", "10m", "6h" or "7d", or a timedelta')  # fmt: skip
     return found
+
+
+def duration_text(micros: int) -> str:
+    """A duration in the largest unit of which it is a whole number, as :func:`micros_of` reads it; below a second with a fraction."""
+    unit = next((unit for unit in ("d", "h", "m", "s") if micros and micros % _UNIT_MICROS[unit] == 0), "s")
+    whole, rest = divmod(micros, _UNIT_MICROS[unit])
+    return f"{whole}.{rest:06d}".rstrip("0").rstrip(".") + unit if rest else f"{whole}{unit}"
