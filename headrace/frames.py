@@ -21,17 +21,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from transforms.graphs.graph import Node, RawColumn
+    from transforms.joins.definition import JoinDefinition
 
 _FRAMES = "a pandas or Polars DataFrame, a pyarrow Table or RecordBatch, or a mapping of names to columns"
 
 
-def try_(features: Expr | Model | Mapping[str, Expr], frame: Any) -> Any:
+def try_(
+    features: Expr | Model | Mapping[str, Expr],
+    frame: Any,
+    *,
+    tables: Mapping[str, Any] | None = None,
+    time: str = "time",
+) -> Any:
     """The values of an expression, of the inputs of a model, or of several expressions by name, on the rows of a frame.
 
     Args:
         features: an expression, a :class:`Model`, or a mapping of names to expressions.
         frame: a pandas or Polars ``DataFrame``, a ``pyarrow.Table`` or ``RecordBatch``, or a mapping of names to lists or arrays. Columns that no
             expression reads are left alone, and the label of a model is not computed.
+        tables: the rows of the tables of joined columns by name, each as a frame.
+        time: the column of the times of the frame and of the tables, for joined columns.
 
     Returns what the frame is made of: of an expression a ``Series`` or a ``pyarrow.Array``, and else a ``DataFrame`` or a ``pyarrow.Table``; for a
     mapping those of pyarrow. A pandas result has the index of the frame. Deterministic.
@@ -45,7 +54,7 @@ def try_(features: Expr | Model | Mapping[str, Expr], frame: Any) -> Any:
     """
     components = _components(features)
     source = _source_of(frame)
-    table = _read(source, components)
+    table = _read(source, components, _joined(source, components, tables or {}, time))
     columns = _computed(components, table)
     return source.column(columns[""]) if isinstance(features, Expr) else source.frame(columns)
 
@@ -171,25 +180,53 @@ def _itself(array: pa.Array) -> pa.Array:
     return array
 
 
-def _read(source: _Source, components: Mapping[str, Node]) -> pa.Table:
-    """The columns that the expressions read, of types that can be read as declared."""
+def _joined(source: _Source, components: Mapping[str, Node], tables: Mapping[str, Any], time: str) -> dict[str, pa.Array]:  # fmt: skip
+    """The joined columns that the expressions read and the frame does not have, by name."""
+    from transforms.joins.column import joined_columns_of
+    from transforms.joins.evaluation import columns_read, joined_columns
+
+    by_table: dict[str, dict[str, JoinDefinition]] = {}
+    for name, one in joined_columns_of(components.values()).items():
+        if name not in source.names:
+            by_table.setdefault(one.table, {})[name] = one
+    found: dict[str, pa.Array] = {}
+    for table, definitions in by_table.items():
+        if table not in tables:
+            raise InputError("a joined column must have the rows of its table to be tried", where="tables", value=table, allowed=nearest(table, tables),
+                             next_step=f"hr.try_(features, frame, tables={{{table!r}: ROWS}}, time={time!r})")  # fmt: skip
+        own, other = (
+            frozenset({time}).union(*each) for each in zip(*map(columns_read, definitions.values()), strict=True)
+        )
+        sides = _columns(source, own, "frame"), _columns(_source_of(tables[table]), other, f"table {table}")
+        found |= joined_columns(definitions, sides[0], time, sides[1], time)
+    return found
+
+
+def _columns(source: _Source, names: Iterable[str], where: str) -> pa.Table:
+    for name in names:
+        if name not in source.names:
+            raise UnknownColumn("the frame must have the columns that expressions read", where=where, value=name,
+                                allowed=nearest(name, source.names))  # fmt: skip
+    return source.read(sorted(names))
+
+
+def _read(source: _Source, components: Mapping[str, Node], joined: Mapping[str, pa.Array]) -> pa.Table:
+    """The columns that the expressions read, of types that can be read as declared, and those that are joined."""
     from transforms.columns.columns import is_castable
     from transforms.graphs.graph import RawColumn, topological
 
-    wanted = [node for node in topological(components.values()) if isinstance(node, RawColumn)]
-    if not wanted:
+    wanted = [
+        node for node in topological(components.values()) if isinstance(node, RawColumn) and node.name not in joined
+    ]
+    if not wanted and not joined:
         raise InputError("an expression must read a column to be tried", next_step='start from a column, as in hr.text("query")')  # fmt: skip
-    for node in wanted:
-        if node.name not in source.names:
-            raise UnknownColumn("the frame must have the columns that expressions read", where="frame", value=node.name,
-                                allowed=nearest(node.name, source.names))  # fmt: skip
-    table = _typed(source.read(sorted({node.name for node in wanted})), wanted)
+    table = _typed(_columns(source, {node.name for node in wanted}, "frame"), wanted)
     for node in wanted:
         stored = table.schema.field(node.name).type
         if not is_castable(stored, node.type):
             raise DataError("a column must have a type that can be read as its declared one without loss", where=f"column {node.name}",
                             value=str(stored), allowed=str(node.type), next_step=_remedy(node, stored))  # fmt: skip
-    return table
+    return _table({**dict(zip(table.column_names, table.columns, strict=True)), **joined})
 
 
 def _typed(table: pa.Table, wanted: Sequence[RawColumn]) -> pa.Table:

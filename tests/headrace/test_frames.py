@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import datetime
 from functools import partial
 
 import numpy as np
@@ -150,3 +151,48 @@ def test_a_try_imports_no_frame_library_that_the_caller_has_not_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+CLICKS = hr.table("clicks").by(hr.int64("item"))
+EVENTS = {"item": [1, 1, 2], "time": [datetime(2026, 3, 1), datetime(2026, 3, 3), None]}
+
+
+@pytest.mark.parametrize("make", [dict, pd.DataFrame, pl.DataFrame, pa.table])
+def test_joined_columns_are_computed_from_the_frames_of_their_tables(make):
+    features = {"seen": CLICKS.count() + 1, "item": hr.int64("item"), "items": CLICKS.last(2, hr.int64("item"))}
+    found = hr.try_(features, make(EVENTS), tables={"clicks": make(EVENTS)})
+    assert rows_of(found) == {"seen": [1, 2, 1], "item": [1, 1, 2], "items": [[], [1], []]}
+    alone = hr.try_(CLICKS.count(), make(EVENTS), tables={"clicks": make(EVENTS)})
+    assert list(alone.to_pylist() if isinstance(alone, pa.Array) else alone) == [0, 1, 0]
+
+
+def test_columns_of_several_tables_and_another_column_of_times():
+    ads = hr.table("ads").by(hr.int64("item"))
+    model = hr.Model("ctr", client="search", label="clicked")
+    model.input("seen", CLICKS.count())
+    model.input("price", ads.latest(hr.float64("price")) * hr.table("ads").by(hr.int64("item")).count())
+    events = {"item": [1, 2], "at": [datetime(2026, 3, 2), datetime(2026, 3, 2)]}
+    rows = {"item": [1, 1], "at": [datetime(2026, 3, 1), datetime(2026, 3, 2)], "price": [2.5, 9.0]}
+    found = hr.try_(model, events, tables={"clicks": events, "ads": rows}, time="at")
+    assert found.to_pydict() == {"seen": [0, 0], "price": [2.5, None]}
+
+
+def test_a_frame_that_has_a_joined_column_needs_no_rows():
+    column = CLICKS.count()
+    assert hr.try_(column + 1, {column.node.name: [4, 5]}).to_pylist() == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("frame", "tables", "error", "rule"),
+    [
+        (EVENTS, {}, InputError, "must have the rows of its table"),
+        (EVENTS, {"click": EVENTS}, InputError, "must have the rows of its table"),
+        (EVENTS, {"clicks": {"item": [1]}}, UnknownColumn, "the frame must have the columns"),
+        ({"item": [1]}, {"clicks": EVENTS}, UnknownColumn, "the frame must have the columns"),
+        (EVENTS, {"clicks": 3}, InputError, "a frame must be tabular data"),
+        (EVENTS, {"clicks": {"item": [1], "time": [7]}}, DataError, "the time of a join must be a column of timestamps"),
+    ],
+)  # fmt: skip
+def test_joined_columns_without_what_they_need_are_refused(frame, tables, error, rule):
+    with pytest.raises(error, match=rule):
+        hr.try_(CLICKS.count(), frame, tables=tables)
