@@ -15,9 +15,10 @@ from transforms.joins.histories import Histories, History, Window
 from transforms.joins.parts import Parts
 from transforms.joins.ranks import LEAST as NAN_RANK
 from transforms.joins.ranks import number_ranks, values_of
-from transforms.joins.visibility import SECOND_US, seen_at
+from transforms.joins.visibility import SECOND_US, seen_at, window_end
 from transforms.kernels.histories import Trie
 from transforms.kernels.history_distinct import distinct_values, hashes_of
+from transforms.kernels.history_latest import latest_in_time
 from transforms.kernels.history_rows import known_rows, last_of_ranges, list_offsets, one_of_ranges, valid_before
 from transforms.kernels.history_states import (
     COUNT,
@@ -34,6 +35,10 @@ from transforms.types import arrow_type
 
 def aggregated(definition: JoinDefinition, parts: Parts, made: Histories) -> pa.Array:
     """The column of a definition."""
+    if definition.aggregate is Aggregate.LATEST and not definition.known_at and made.are_in_time(parts):
+        latest = _latest_in_time(definition, parts, made)
+        if latest is not None:
+            return latest
     history = made.of(definition, parts)
     window = history.window(definition)
     match definition.aggregate:
@@ -53,6 +58,19 @@ def _of_events(made: Histories, history: History, found: Array, without: int = 0
     out = np.full((len(made.events.time), *found.shape[1:]), without, found.dtype)
     out[history.events.order] = found
     return out
+
+
+def _latest_in_time(definition: JoinDefinition, parts: Parts, made: Histories) -> pa.Array | None:
+    """The column of the latest rows where rows and events come in the order of time; None if rows of one key and time must be ordered."""
+    assert parts.value is not None
+    values, keys = made.rows.columns[parts.value.identity], made.keys(parts)
+    used = np.asarray(values.is_valid(), bool) if values.null_count else np.empty(0, bool)
+    if parts.where is not None:
+        is_kept = np.asarray(pc.fill_null(made.rows.columns[parts.where.identity], False), bool)
+        used = is_kept & used if len(used) else is_kept
+    at = seen_at(definition, made.events.time)
+    found, is_tied = latest_in_time(keys.rows, made.rows.time, used, keys.events, at, keys.size, window_end(definition), definition.window_micros is None, -(definition.window_micros or 0), definition.hop_micros)  # fmt: skip
+    return None if is_tied else values.take(pa.array(found, mask=found < 0))
 
 
 def _one_row(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> pa.Array:

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from transforms.arrays import Array
 from transforms.graphs.graph import Node
 from transforms.joins.definition import DayClock, JoinDefinition
-from transforms.joins.keys import number_keys
+from transforms.joins.keys import KeyNumbers, number_keys
 from transforms.joins.parts import Parts
 from transforms.joins.ranks import ranks
 from transforms.joins.visibility import NO_TIME, known_before, seen_at, window_end
 from transforms.kernels.histories import Trie, trie_of
-from transforms.kernels.history_order import equal_rows, order_by_key, rows_before
+from transforms.kernels.history_order import equal_rows, is_ascending, order_by_key, rows_before
 from transforms.kernels.history_states import Values
 
 _T = TypeVar("_T")
@@ -162,6 +162,7 @@ class Histories:
 
     def __init__(self, events: Events, rows: Rows, threads: int) -> None:
         self.events, self.rows, self._threads = events, rows, threads
+        self._keys: dict[tuple[str, ...], KeyNumbers] = {}
         self._sorted: dict[tuple[str, ...], tuple[Sorted, Sorted]] = {}
         self._made: dict[tuple[object, ...], History] = {}
         self.nodes: dict[tuple[int, str | None, int], tuple[Trie, Values, Array]] = {}
@@ -189,10 +190,26 @@ class Histories:
         with ThreadPoolExecutor(self._threads) as pool:
             return [one.result() for one in [pool.submit(each) for each in work]]
 
+    def keys(self, parts: Parts) -> KeyNumbers:
+        """The keys of rows and events as numbers."""
+        name = _key_names(parts)
+        if name not in self._keys:
+            self._keys[name] = number_keys([self.rows.columns[one.identity] for one in parts.other], [self.events.columns[one.identity] for one in parts.own])  # fmt: skip
+        return self._keys[name]
+
+    def are_in_time(self, parts: Parts) -> bool:
+        """Whether rows and events come in the order of their times, all have one, and have not been sorted by these keys."""
+        return _key_names(parts) not in self._sorted and self._have_ascending_times
+
+    @cached_property
+    def _have_ascending_times(self) -> bool:
+        sides = self.rows.time, self.events.time
+        return all(len(time) and time[0] > NO_TIME and is_ascending(time) for time in sides)
+
     def _sides(self, parts: Parts) -> tuple[Sorted, Sorted]:
-        name = tuple(one.identity for one in (*parts.other, *parts.own))
+        name = _key_names(parts)
         if name not in self._sorted:
-            keys = number_keys([self.rows.columns[one.identity] for one in parts.other], [self.events.columns[one.identity] for one in parts.own])  # fmt: skip
+            keys = self.keys(parts)
             rows, events = self._together(
                 [
                     lambda: _in_order(keys.rows, self.rows.time, keys.size),
@@ -217,3 +234,7 @@ class Histories:
 def _in_order(keys: Array, time: Array, size: int) -> Sorted:
     has_time = time > NO_TIME
     return Sorted(*order_by_key(keys if has_time.all() else np.where(has_time, keys, -1), time, size))
+
+
+def _key_names(parts: Parts) -> tuple[str, ...]:
+    return tuple(one.identity for one in (*parts.other, *parts.own))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.arrays import Array
-from transforms.kernels.compiled import compiled
+from transforms.kernels.compiled import compiled, inlined
 
 _SIGN = np.uint64(1 << 63)
 _DIGIT_BITS = 11
@@ -20,12 +20,13 @@ def order_by_key(keys: Array, time: Array, size: int) -> tuple[Array, Array, Arr
         time: of each row: int64.
         size: the number of keys.
     """
-    by_time = None if _is_ascending(time) else _order_by_time(time)
+    by_time = None if is_ascending(time) else _order_by_time(time)
     return _order_by_key(keys, np.empty(0, np.int64) if by_time is None else by_time, by_time is not None, time, size)
 
 
 @compiled
-def _is_ascending(time: Array) -> bool:
+def is_ascending(time: Array) -> bool:
+    """Whether no time is before the one ahead of it."""
     descents = 0
     for row in range(1, len(time)):
         descents += time[row] < time[row - 1]
@@ -85,27 +86,34 @@ def _order_by_key(keys: Array, by_time: Array, has_order: bool, time: Array, siz
     return order, starts, ordered
 
 
+@inlined
+def bound_of(at: int, shift: int, hop: int) -> int:
+    """``at + shift``, moved back to a multiple of ``hop`` if that is not 0; a bound that int64 cannot hold is its least or greatest number."""
+    bound = max(at, _LEAST - shift) + shift if shift < 0 else min(at, _MOST - shift) + shift
+    if hop:
+        bound = max(bound, _LEAST + hop) // hop * hop
+    return bound
+
+
 @compiled
 def rows_before(starts: Array, time: Array, event_starts: Array, at: Array, shift: int, hop: int) -> Array:
     """For each event, the first row of its key whose time is not before a bound, or the end of the key's rows.
 
-    The bound is ``at + shift``, moved back to a multiple of ``hop`` if that is not 0.
+    The bound is :func:`bound_of` ``at``, ``shift`` and ``hop``.
 
     Args:
         starts: the first row of each key, and the end: int64.
         time: of each row, ascending within a key: int64.
         event_starts: the first event of each key, and the end: int64.
         at: of each event, ascending within a key: int64.
-        shift: of the bound; bounds that int64 cannot hold are the least or the greatest one.
+        shift: of the bound.
         hop: of the bound.
     """
     found = np.empty(len(at), np.int64)
     for key in range(len(event_starts) - 1):
         row, end = starts[key], starts[key + 1]
         for event in range(event_starts[key], event_starts[key + 1]):
-            bound = max(at[event], _LEAST - shift) + shift if shift < 0 else min(at[event], _MOST - shift) + shift
-            if hop:
-                bound = max(bound, _LEAST + hop) // hop * hop
+            bound = bound_of(at[event], shift, hop)
             while row < end and time[row] < bound:
                 row += 1
             found[event] = row

@@ -204,6 +204,19 @@ def test_whole_numbers_are_those_of_the_reference(
     assert computed(definition, rows, events) == expected
 
 
+@given(ROWS, EVENTS, _PRECISION, OPTIONS, st.booleans())
+def test_the_latest_row_is_that_of_the_reference_where_all_come_in_the_order_of_time(
+    rows: list[dict[str, Any]], events: list[dict[str, Any]], precision: dict[str, Any], options: dict[str, Any], has_ties: bool
+) -> None:  # fmt: skip
+    """Rows and events need no order by key then, unless rows of one key and time do."""
+    seen = {(row["id"], row["time"]): row for row in rows if row["time"] is not None}
+    rows = sorted([row for row in rows if row["time"] is not None] if has_ties else seen.values(), key=lambda row: row["time"])  # fmt: skip
+    events = sorted((event for event in events if event["at"] is not None), key=lambda event: event["at"])
+    definition = defined(Aggregate.LATEST, **precision, **options)
+    expected = [reduced(definition, visible(definition, rows, event, "n"), event, "n") for event in events]
+    assert computed(definition, rows, events) == expected
+
+
 @given(ROWS, EVENTS, st.sampled_from(list(Aggregate)), _PRECISION, OPTIONS, st.randoms(use_true_random=False))
 def test_neither_the_order_of_rows_nor_what_is_not_seen_changes_a_bit(
     rows: list[dict[str, Any]], events: list[dict[str, Any]], aggregate: Aggregate, precision: dict[str, Any], options: dict[str, Any], random: Any
