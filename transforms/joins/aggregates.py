@@ -126,30 +126,38 @@ def _distinct(definition: JoinDefinition, parts: Parts, made: Histories, history
     return pa.array(_of_events(made, history, found), pa.int64())
 
 
-def _states(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> Array:
-    """The states of events, in the order of the table; kept for other aggregates of the same rows."""
-    value = None if parts.value is None else parts.value.identity
-    name = (id(history), value, definition.window_micros, definition.hop_micros, definition.as_of, definition.half_life_micros,
+def sharing_order(definition: JoinDefinition, parts: Parts) -> tuple[str, ...]:
+    """A name by which columns are computed one after the other that share what is made for them."""
+    history = (*(one.identity for one in (*parts.other, *parts.own)), "" if parts.where is None else parts.where.identity, definition.known_at)  # fmt: skip
+    return (*history, "" if parts.value is None else parts.value.identity, *map(str, _window_name(definition)))
+
+
+def _window_name(definition: JoinDefinition) -> tuple[object, ...]:
+    return (definition.half_life_micros, definition.window_micros, definition.hop_micros, definition.as_of,
             definition.available_after_micros, definition.includes_equal)  # fmt: skip
-    if name not in made.states:
-        trie, values, nodes = _nodes(definition, parts, made, history)
+
+
+def _states(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> Array:
+    """The states of events, in the order of the table."""
+    value = None if parts.value is None else parts.value.identity
+
+    def make() -> Array:
+        trie, values, nodes = made.nodes.of((id(history), value, definition.half_life_micros), lambda: _nodes(definition, parts, made, history))  # fmt: skip
         out = np.zeros((len(made.events.time), 4), np.int64)
         made.in_parts(lambda begin, stop: write_states(trie, values, nodes, *window[:2], history.root, window.before, begin, stop, history.events.order, out), len(window.first))  # fmt: skip
-        made.states[name] = out
-    return made.states[name]
+        return out
+
+    return made.states.of((id(history), value, *_window_name(definition)), make)
 
 
 def _nodes(definition: JoinDefinition, parts: Parts, made: Histories, history: History) -> tuple[Trie, Values, Array]:
     """The trie of a history in the order of a value, its values, and the states of its nodes."""
-    value = None if parts.value is None else parts.value.identity
-    name = (id(history), value, definition.half_life_micros)
-    if name not in made.nodes:
-        order = history.order(parts.value)
-        trie, values = history.trie_in(order), _values(made.rows.columns, value, order)
-        if definition.half_life_micros:
-            values = values._replace(high=history.rows.time, half_life=float(definition.half_life_micros))
-        made.nodes[name] = (trie, values, node_states(trie, values))
-    return made.nodes[name]
+    order = history.order(parts.value)
+    values = _values(made.rows.columns, None if parts.value is None else parts.value.identity, order)
+    if definition.half_life_micros:
+        values = values._replace(high=history.rows.time, half_life=float(definition.half_life_micros))
+    trie = history.trie_in(order)
+    return trie, values, node_states(trie, values)
 
 
 def _values(columns: Mapping[str, pa.Array], value: str | None, order: Array) -> Values:

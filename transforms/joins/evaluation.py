@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from transforms.arrays import Array
+from transforms.columns.nans import with_one_nan
 from transforms.errors import DataError, InputError, UnknownColumn, nearest
 from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import Node, raw_columns
-from transforms.joins.aggregates import aggregated
+from transforms.joins.aggregates import aggregated, sharing_order
 from transforms.joins.definition import JoinDefinition
 from transforms.joins.histories import Events, Histories, Rows
 from transforms.joins.parts import parts_of
@@ -58,7 +59,9 @@ def joined_columns(
     other = _computed((node for one in parts.values() for node in one.over_rows), rows)
     known = {one.known_at: _times(rows, one.known_at) for one in definitions.values() if one.known_at}
     made = Histories(Events(_times(events, event_time), own), Rows(_times(rows, row_time), other, known), threads)
-    return {name: aggregated(one, parts[name], made) for name, one in definitions.items()}
+    ordered = sorted(definitions, key=lambda name: sharing_order(definitions[name], parts[name]))
+    found = {name: with_one_nan(aggregated(definitions[name], parts[name], made)) for name in ordered}
+    return {name: found[name] for name in definitions}
 
 
 def columns_read(definition: JoinDefinition) -> tuple[frozenset[str], frozenset[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -150,14 +150,28 @@ class History:
         return order
 
 
+class Latest(Generic[_T]):
+    """The value of one name: of the last one that was asked for."""
+
+    def __init__(self) -> None:
+        self._held: tuple[object, _T] | None = None
+
+    def of(self, name: object, make: Callable[[], _T]) -> _T:
+        """The value of a name, made unless it is the last one."""
+        if self._held is None or self._held[0] != name:
+            self._held = None  # its memory is free before the next one is made
+            self._held = name, make()
+        return self._held[1]
+
+
 class Histories:
     """The histories of one table, as definitions need them.
 
     Attributes:
         events: the events.
         rows: the rows of the other table.
-        nodes: by history, value and half-life, the trie, the values and the states of nodes.
-        states: by history, value and window, the states of events.
+        nodes: of the last history, value and half-life that were asked for, the trie, the values and the states of nodes.
+        states: of the last history, value and window, the states of events.
     """
 
     def __init__(self, events: Events, rows: Rows, threads: int) -> None:
@@ -165,8 +179,8 @@ class Histories:
         self._keys: dict[tuple[str, ...], KeyNumbers] = {}
         self._sorted: dict[tuple[str, ...], tuple[Sorted, Sorted]] = {}
         self._made: dict[tuple[object, ...], History] = {}
-        self.nodes: dict[tuple[int, str | None, int], tuple[Trie, Values, Array]] = {}
-        self.states: dict[tuple[object, ...], Array] = {}
+        self.nodes: Latest[tuple[Trie, Values, Array]] = Latest()
+        self.states: Latest[Array] = Latest()
 
     def of(self, definition: JoinDefinition, parts: Parts) -> History:
         """The history of a definition."""

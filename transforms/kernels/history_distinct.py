@@ -92,6 +92,8 @@ def _counted(
     # Of each row: whether its time is before the end of the window, whether it is known, both, or gone.
     passed = np.zeros(len(codes), np.int8)
     for key in range(len(event_starts) - 1):
+        if event_starts[key] == event_starts[key + 1]:
+            continue
         row, stop = starts[key], starts[key + 1]
         by_known = starts[key] + np.argsort(known[row:stop]) if is_late else np.empty(0, np.int64)
         entered, left, learned, distinct = row, row, 0, 0
