@@ -101,5 +101,9 @@ class NotAnalyzed(InputError):
     """A model has full-pass operators that are not analyzed over the current data."""
 
 
+class NotJoined(InputError):
+    """Data to read has joined columns that are not computed yet."""
+
+
 class IllegalTransition(InputError):
     """The state of a task does not allow the action."""

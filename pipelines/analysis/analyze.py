@@ -18,7 +18,9 @@ from transforms.errors import DataError
 from transforms.expressions.model import Model
 from transforms.graphs.graph import Node, component_document
 from warehouse.files.artifacts import write_artifact
+from warehouse.joins.refresh import compute_joins
 from warehouse.matching.checked_model import check_model
+from warehouse.matching.join_checks import check_joins
 from warehouse.models.analyses import PartitionData, PlacedAnalysis, record_written, resolve_components
 from warehouse.models.pinned_analyses import prepare_analyses
 from warehouse.storage.storage import Storage
@@ -63,7 +65,10 @@ def analyze_model(
     """
     name = table or model.table or ""
     with warehouse.catalog.read() as connection:
-        check_model(model, get_table(connection, name))
+        known = get_table(connection, name)
+        check_joins(connection, model.name, known, model.joins)
+        check_model(model, known)
+    compute_joins(warehouse, name, model.joins)
     components: Mapping[str, Node] = {item.name: item.component for item in model.inputs.values()}
     made: list[Analyzed] = []
     while True:

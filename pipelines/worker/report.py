@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from transforms.metrics.instruments import Histogram
+from warehouse.joins.refresh import JoinStep
 from warehouse.queue.failures import Failure
 
 #: A limit, since a worker may run for months with a component that fails in every fragment.
@@ -21,6 +22,9 @@ class WorkerReport:
         failures: Failed attempts.
         fenced: Tasks that another worker leased before the commit.
         fragments: Finished fragments.
+        joined_fragments: Fragments whose joined columns were computed.
+        rejoined_fragments: Those of them that have other values now.
+        failed_joins: Joined columns that failed.
         jobs: Started jobs.
         rows: Events, once for each memo.
         raw_bytes_read: The size in memory of the raw columns, once for each fragment.
@@ -37,6 +41,9 @@ class WorkerReport:
     failures: int = 0
     fenced: int = 0
     fragments: int = 0
+    joined_fragments: int = 0
+    rejoined_fragments: int = 0
+    failed_joins: int = 0
     jobs: int = 0
     rows: int = 0
     raw_bytes_read: int = 0
@@ -53,8 +60,19 @@ class WorkerReport:
         """Count a failed access to the catalog."""
         self.times_busy += 1
 
+    def count_join(self, step: JoinStep) -> None:
+        """Count computed joined columns, and the messages of those that failed."""
+        self.joined_fragments += step.fragments
+        self.rejoined_fragments += step.changed_fragments
+        self.failed_joins += len(step.failed)
+        for column, message in step.failed:
+            self._add_error(f"{column}: {message}")
+
     def count_failure(self, failure: Failure) -> None:
         """Count a failed attempt, with its message."""
         self.failures += 1
-        if len(self.errors) < ERRORS_KEPT and failure.message not in self.errors:
-            self.errors.append(failure.message)
+        self._add_error(failure.message)
+
+    def _add_error(self, message: str) -> None:
+        if len(self.errors) < ERRORS_KEPT and message not in self.errors:
+            self.errors.append(message)

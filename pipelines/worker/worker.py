@@ -31,6 +31,7 @@ from pipelines.worker.unreadable import ReadFailures
 from transforms.errors import InputError
 from transforms.tracing.spans import span
 from warehouse.eviction.evict import settle_storage
+from warehouse.joins.refresh import JoinWorker
 from warehouse.matching.submit import queue_missing
 from warehouse.queue.depths import queued_tasks, unfinished_tasks
 from warehouse.queue.history import record_minute
@@ -145,6 +146,16 @@ def _work(
     on_step: Callable[[Instruction], None] | None,
     catalog_retry: CatalogRetry,
 ) -> WorkerReport:
+    joins = JoinWorker(warehouse, config.name)
+
+    def join() -> bool:
+        """Compute joined columns of some fragments; whether there were any. What is above them is queued by the next lease."""
+        with span("join"):
+            step = joins.step()
+        if step is not None:
+            worker.report.count_join(step)
+        return step is not None
+
     def lease() -> tuple[LeasedTask, ...]:
         with worker.report.leases.timed(), span("lease"):
             settle_storage(warehouse)
@@ -157,15 +168,16 @@ def _work(
     started = time.monotonic()
     queue_was_empty = False
     while True:
-        unfinished = catalog_retry.call(lambda: unfinished_tasks(warehouse, _SOON_SECS)) if queue_was_empty else 0
+        unfinished = catalog_retry.call(lambda: _unfinished(warehouse, joins)) if queue_was_empty else 0
         state = WorkerState(len(worker.leased), queue_was_empty, unfinished, until_idle, stop.is_set())
         instruction = decide(state)
         if on_step is not None:
             on_step(instruction)
         match instruction:
             case Lease():
+                joined = catalog_retry.call(join)
                 worker.leased = catalog_retry.call(lease)
-                queue_was_empty = not worker.leased
+                queue_was_empty = not (worker.leased or joined)
             case Run():
                 worker.run()
             case Sleep():
@@ -178,6 +190,11 @@ def _work(
                 if until_idle and not stop.is_set():
                     worker.report.postponed = catalog_retry.call(lambda: unfinished_tasks(warehouse))
                 return worker.report
+
+
+def _unfinished(warehouse: Warehouse, joins: JoinWorker) -> int:
+    """Tasks, and fragments whose joined columns are computed, that are not finished and soon may be."""
+    return unfinished_tasks(warehouse, _SOON_SECS) + joins.waiting
 
 
 class _Worker:

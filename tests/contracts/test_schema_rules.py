@@ -54,6 +54,11 @@ ROWS: list[tuple[Table, dict[str, Any]]] = [
     (schema.feature_samples, {"run": "a", "host": "a", "epoch": 0, "recorded_at": 0.0}),
     (schema.evictions, {"id": 1, "evicted_at": 0.0, "why": "w", "who": "", "request": "r", "plan": "p", "memos": 0, "size_bytes": 0}),
     (schema.queue_minutes, {"minute": 1, "workers": 0}),
+    (schema.joined_columns, {"table_name": "t", "column_name": "j", "other_table": "t", "arrow_type": "int64", "document": {},
+                             "created_at": 0.0}),
+    (schema.joined_views, {"view": _A, "table_name": "t", "column_name": "j", "checksum": _A, "other_version": 1, "computed_at": 0.0,
+                           "events": 0, "cause": ""}),
+    (schema.time_ranges, {"digest": _A, "first_micros": -1, "last_micros": 1}),
     (schema.queue_samples, {"minute": 1, "client": "c", "queued": 0, "leased": 0, "failed": 0}),
 ]  # fmt: skip
 _MEMO = {"fingerprint": _A, "fragment": 1, "created_at": 0.0, "changed_at": 0.0, "queued_by": 1, "cause_code": "never_seen",
@@ -134,6 +139,11 @@ BROKEN: list[tuple[str, Table, dict[str, Any], dict[str, Any]]] = [
     ("ck_feature_statistics_version", schema.feature_statistics, {}, {"version": 0}),
     ("ck_feature_samples_not_negative", schema.feature_samples, {}, {"epoch": -1}),
     ("ck_evictions_restored", schema.evictions, {}, {"restored_at": 1.0}),
+    *(("ck_joined_columns_failed", schema.joined_columns, {}, {name: value})
+      for name, value in (("failed_version", 1), ("failed_other_version", 1), ("error", "e"))),
+    *(("ck_joined_views_not_negative", schema.joined_views, {}, {name: -1}) for name in ("other_version", "events")),
+    ("ck_time_ranges_both", schema.time_ranges, {}, {"first_micros": None}),
+    ("ck_time_ranges_order", schema.time_ranges, {}, {"first_micros": 2}),
     ("ck_evictions_restored", schema.evictions, {}, {"restored_by": "ann"}),
     ("ck_evictions_not_negative", schema.evictions, {}, {"memos": -1}),
     ("ck_evictions_not_negative", schema.evictions, {}, {"size_bytes": -1}),

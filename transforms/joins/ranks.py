@@ -19,7 +19,9 @@ def ranks(values: pa.Array) -> Array:
     """Numbers in the order of values: nulls first, then by bytes of texts and by numbers; -0.0 before 0.0, NaN last."""
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         whole = values.cast(pa.binary() if pa.types.is_string(values.type) else pa.large_binary())
-        return np.asarray(pc.rank(whole, "ascending", null_placement="at_start", tiebreaker="dense")).astype(np.int64)
+        return np.asarray(pc.rank(whole, sort_keys=[("", "ascending", "at_start")], tiebreaker="dense")).astype(
+            np.int64
+        )
     return np.where(np.asarray(values.is_valid(), bool), number_ranks(values), LEAST)
 
 

@@ -45,6 +45,14 @@ def window_end(definition: JoinDefinition) -> int:
     return int(definition.includes_equal) - definition.available_after_micros
 
 
+def seen_range(definition: JoinDefinition, first: int, last: int) -> tuple[int, int]:
+    """The first and the last time, both included, of rows that events from ``first`` to ``last`` see at most; later bounds have later ranges."""
+    begin, end = (int(one) for one in seen_at(definition, np.array([first, last], np.int64)))
+    window, hop = definition.window_micros, definition.hop_micros
+    low = NO_TIME if window is None else begin - window
+    return (low // hop * hop if hop else low), end + window_end(definition) - 1
+
+
 def day_starts(clock: DayClock, at: Array) -> Array:
     """The start of the latest day that the clock has shown by each time; ascending times have ascending starts.
 

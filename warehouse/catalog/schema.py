@@ -15,6 +15,7 @@ from sqlalchemy import (
     Column,
     Float,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
@@ -189,6 +190,62 @@ overlays = Table(
     Column("checksum", _HASH, nullable=False),
     Column("rows", BigInteger, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
+)
+
+#: Columns that are joined from other tables: how each is made, and why that failed, at which versions of the two tables.
+joined_columns = Table(
+    "joined_columns",
+    metadata,
+    Column("table_name", ForeignKey("tables.name"), primary_key=True),
+    Column("column_name", _NAME, primary_key=True),
+    Column("other_table", ForeignKey("tables.name"), nullable=False),
+    Column("arrow_type", Text, nullable=False),
+    Column("document", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("failed_version", Integer),
+    Column("failed_other_version", Integer),
+    Column("error", Text),
+    _check("failed", "(failed_version IS NULL) = (error IS NULL) AND (failed_other_version IS NULL) = (error IS NULL)"),
+)
+
+#: The values of joined columns by what they are computed from; what the last column says is for people.
+joined_views = Table(
+    "joined_views",
+    metadata,
+    Column("view", _HASH, primary_key=True),
+    Column("table_name", _NAME, nullable=False),
+    Column("column_name", _NAME, nullable=False),
+    Column("checksum", _HASH, nullable=False),
+    Column("other_version", Integer, nullable=False),  # of the other table, whose rows were seen
+    Column("computed_at", Float, nullable=False),
+    Column("events", BigInteger, nullable=False),
+    Column("changed_events", BigInteger),  # None: the column had no values before
+    Column("cause", Text, nullable=False),
+    ForeignKeyConstraint(["table_name", "column_name"], ["joined_columns.table_name", "joined_columns.column_name"]),
+    Index("ix_joined_views_table_name_column_name", "table_name", "column_name"),
+    _not_negative("other_version", "events"),
+)
+
+#: The fragments whose joined columns of one other table a worker computes now.
+join_leases = Table(
+    "join_leases",
+    metadata,
+    Column("other_table", ForeignKey("tables.name"), primary_key=True),
+    Column("fragment", BigInteger, primary_key=True, autoincrement=False),  # a row of ``fragments``, which may be gone
+    Column("lease", _string(32), nullable=False, index=True),
+    Column("worker", Text, nullable=False),
+    Column("lease_until", Float, nullable=False),
+)
+
+#: The first and the last time of columns of times, by the digest of the column; of one without a time none.
+time_ranges = Table(
+    "time_ranges",
+    metadata,
+    Column("digest", _HASH, primary_key=True),
+    Column("first_micros", BigInteger),
+    Column("last_micros", BigInteger),
+    _check("both", "(first_micros IS NULL) = (last_micros IS NULL)"),
+    _check("order", "first_micros <= last_micros"),
 )
 
 #: The tables that follow a lake, each at the version of the lake whose rows it has.

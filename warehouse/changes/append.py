@@ -17,8 +17,9 @@ from sqlalchemy import select
 from transforms.arrays import Ints
 from transforms.errors import DataError, InputError, TypeMismatch
 from warehouse.catalog import schema
-from warehouse.changes.outcome import AffectedFragment, Change, Recompute, find_recomputes
+from warehouse.changes.outcome import AffectedFragment, Change, Recompute, Rejoin, find_recomputes
 from warehouse.changes.publish import NewFile, apply_new_files
+from warehouse.changes.rejoins import find_rejoins
 from warehouse.changes.unique import unseen_rows
 from warehouse.changes.values import (
     GivenRows,
@@ -110,7 +111,7 @@ def append_rows(
                          next_step=f"headrace table history {table} shows when they were appended")  # fmt: skip
     placed_files = [] if dry_run else [one.write(warehouse) for one in new]
     fragments = [one.dry_run_fragments() for one in new] if dry_run else [found for _, found in placed_files]
-    recompute = _recomputes(warehouse, known, new, fragments, evolved)
+    recompute, rejoins = _recomputes(warehouse, known, new, fragments, evolved)
     version, small = known.version, ""
     if not dry_run:
         version = _commit(warehouse, known, current, new, placed_files, evolved, names, why)
@@ -125,6 +126,7 @@ def append_rows(
         fragments=sum(map(len, fragments)),
         partitions=tuple(one.partition for one in new),
         recompute=recompute,
+        rejoins=rejoins,
         added_columns=tuple(one.column for one in evolved.changes if not one.before),
         widened_columns=tuple(one for one in evolved.changes if one.before),
     )
@@ -204,7 +206,7 @@ def _recomputes(
     new: Sequence[_Late],
     fragments: Sequence[tuple[Fragment, ...]],
     evolved: EvolvedSchema,
-) -> tuple[Recompute, ...]:
+) -> tuple[tuple[Recompute, ...], tuple[Rejoin, ...]]:
     columns = FragmentSchema(evolved.columns)
     affected = [
         AffectedFragment(None, _placed(one, columns.of(fragment)))
@@ -212,7 +214,10 @@ def _recomputes(
         for fragment in found
     ]
     with warehouse.catalog.read() as connection:
-        return find_recomputes(connection, warehouse.config, table.name, affected, warehouse.clock(), evolved.columns)
+        recompute = find_recomputes(
+            connection, warehouse.config, table.name, affected, warehouse.clock(), evolved.columns
+        )
+        return recompute, find_rejoins(connection, table.name, affected)
 
 
 def _notes(again: int, replaced: Sequence[str]) -> tuple[str, ...]:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.errors import InputError
-from warehouse.changes.outcome import Change
+from warehouse.changes.outcome import AffectedFragment, Change
 from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
+from warehouse.changes.rejoins import find_rejoins
 from warehouse.changes.sources import EventKeys
 from warehouse.changes.values import Source, parse_literal, plain_column, read_values, source_name
 from warehouse.files.digests import column_digest
@@ -75,6 +76,11 @@ def delete_rows(
     except BaseException:
         writer.discard()
         raise
+    affected = [
+        AffectedFragment(one.placed.fragment, replace(one.placed, fragment=one.fragment)) for one in replacements
+    ]
+    with warehouse.catalog.read() as connection:
+        rejoins = find_rejoins(connection, table, affected)
     version = known.version
     if replacements and not dry_run:
         note = ChangeNote("delete", chooser.columns, rows, len(replacements), chooser.text, why)
@@ -93,6 +99,7 @@ def delete_rows(
         unknown_keys=chooser.unknown_keys,
         notes=_notes(before, none=not before and not replacements),
         recompute=(),
+        rejoins=rejoins,
     )
 
 

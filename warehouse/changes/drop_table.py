@@ -9,13 +9,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, func, or_, select, update
 
 from transforms.errors import Busy
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.catalog.task_rows import computes
 from warehouse.memos.memos import current_copies, evict_memos, move_to_copies
+from warehouse.models.joined_columns import joined_columns, wanted_columns
 from warehouse.reading.pins import read_live_pins
 from warehouse.scheduling.task_states import MemoState, TaskState
 from warehouse.tables.manifests import current_fragments, get_table
@@ -118,7 +119,7 @@ def _in_use(planned: DroppedTable) -> Busy:
 def _plan(connection: Connection, table: Table, now: float) -> DroppedTable:
     current = current_fragments(connection, table.name)
     models, tasks = schema.models.c, schema.tasks.c
-    live = select(models.name).where(models.table_name == table.name, models.live.is_(True)).order_by(models.name)
+    live = select(models.name).where(models.id.in_(_live_readers(connection, table.name))).order_by(models.name)
     counted = select(tasks.state, func.count()).join(schema.memos, computes())
     counted = counted.where(tasks.table_name == table.name).group_by(tasks.state)
     counts = {row[0]: int(row[1]) for row in connection.execute(counted)}
@@ -142,6 +143,19 @@ def _plan(connection: Connection, table: Table, now: float) -> DroppedTable:
         readers=tuple(sorted(readers)),
         done=False,
     )
+
+
+def _live_readers(connection: Connection, table: str) -> list[int]:
+    """The rows of the live models over a table, and of those that read columns joined from it."""
+    of = schema.models.c
+    wanted = wanted_columns(connection)
+    joined = {
+        model
+        for one in joined_columns(connection, other_table=table)
+        for model in wanted.get((one.table, one.column), ())
+    }
+    query = select(of.id).where(of.live.is_(True), or_(of.table_name == table, of.name.in_(sorted(joined))))
+    return list(connection.execute(query).scalars())
 
 
 def _ready_memos(connection: Connection, table: str) -> list[str]:
@@ -187,7 +201,7 @@ def _evict(connection: Connection, keys: Sequence[str], why: str, now: float) ->
 
 def _retire_models(connection: Connection, table: str) -> None:
     of = schema.models.c
-    live = connection.execute(select(of.id).where(of.table_name == table, of.live.is_(True))).scalars().all()
+    live = _live_readers(connection, table)
     connection.execute(update(schema.models).where(of.id.in_(live)).values(live=False))
     connection.execute(delete(schema.waits).where(schema.waits.c.model.in_(live)))
 

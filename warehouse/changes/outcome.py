@@ -52,6 +52,25 @@ class Recompute:
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """Joined columns of a table whose events may see the change.
+
+    Attributes:
+        table: the table that has the columns.
+        columns: the columns.
+        models: the live models that read them.
+        fragments: the fragments with events that may see the change, by the times of partitions: at most these have other values.
+        rows: their rows.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    models: tuple[str, ...]
+    fragments: int
+    rows: int
+
+
 @dataclass(frozen=True)
 class Change:
     """The result of a change of a table, or of its dry run.
@@ -71,6 +90,7 @@ class Change:
         unknown_keys: the number of keys without an event.
         notes: remarks for the user.
         recompute: the components to compute again.
+        rejoins: the joined columns to compute again, also those of other tables.
     """
 
     table: str
@@ -87,6 +107,7 @@ class Change:
     notes: tuple[str, ...]
     recompute: tuple[Recompute, ...]
     widened_columns: tuple[SchemaChange, ...] = ()
+    rejoins: tuple[Rejoin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +134,7 @@ def find_recomputes(
     if not affected:
         return ()
     affected = _as_units(connection, affected, FragmentSchema(columns))
-    changed = [_changed_columns(one) for one in affected]
+    changed = [changed_columns(one) for one in affected]
     placed = tuple(one.after for one in affected)
     context = PlanContext(connection, config, get_table(connection, table), current_units(connection, table), now)
     memos: dict[str, dict[str, int]] = {}
@@ -176,7 +197,7 @@ def _recompute(root: Node, names: set[str], models: set[str], memos: Mapping[str
                      len(memos), sum(memos.values()))  # fmt: skip
 
 
-def _changed_columns(one: AffectedFragment) -> set[str]:
+def changed_columns(one: AffectedFragment) -> set[str]:
     """The columns whose values differ; all columns of a new fragment."""
     before, after = {} if one.before is None else one.before.digests, one.after.fragment.digests
     return {column for column in before.keys() | after.keys() if before.get(column) != after.get(column)}

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from transforms.errors import InputError
 from warehouse.changes.outcome import AffectedFragment, Change, find_recomputes
 from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
+from warehouse.changes.rejoins import find_rejoins
 from warehouse.changes.sources import AlignedValues, KeyedValues, ValueSource
 from warehouse.changes.values import GivenRows, Source, plain_column, source_name, table_type
 from warehouse.files.digests import column_digest
@@ -126,6 +127,7 @@ def _overlay(
         ]
         with warehouse.catalog.read() as connection:
             recompute = find_recomputes(connection, warehouse.config, name, affected, warehouse.clock(), source.after)
+            rejoins = find_rejoins(connection, name, affected)
     except BaseException:
         run.writer.discard()
         raise
@@ -148,6 +150,7 @@ def _overlay(
         unknown_keys=source.unknown_keys,
         notes=_notes(table, source),
         recompute=recompute,
+        rejoins=rejoins,
     )
 
 

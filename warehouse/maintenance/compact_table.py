@@ -264,13 +264,14 @@ def _load(connection: Connection, table: str, units: Sequence[PlacedFragment]) -
     whole = fragment_schema(connection, table).of(merge_fragments([stored[row] for row in members]))
     live = _live_components(connection, table)
     columns = _components(connection, live, rows)
-    keys: dict[str, list[str]] = {name: [] for name in columns}
+    keys: dict[str, list[str | None]] = {name: [] for name in columns}
     for one in units:
         of_unit = MemoKeys(one.fragment.digests)
         for name, read in columns.items():
-            keys[name].append(of_unit.key(name, read))
-    found = _memos(connection, (key for listed in keys.values() for key in listed))
-    parts = {name: tuple(found.get(key) for key in listed) for name, listed in keys.items()}
+            # A unit whose joined columns have no values yet has no memos of what reads them.
+            keys[name].append(of_unit.key(name, read) if one.fragment.digests.keys() >= set(read) else None)
+    found = _memos(connection, (key for listed in keys.values() for key in listed if key is not None))
+    parts = {name: tuple(None if key is None else found.get(key) for key in listed) for name, listed in keys.items()}
     of = schema.memo_files.c
     files: dict[int, MemoRef] = {}
     for chunk in chunks(sorted({part.file for part in found.values() if part.file is not None})):

@@ -33,6 +33,7 @@ from warehouse.catalog.catalog import chunks
 from warehouse.files.memo_file import lease_of
 from warehouse.files.own_files import HomeFiles, kind_of, list_home
 from warehouse.maintenance.unreferenced_files import COLLECTED_FILES, CollectedKind
+from warehouse.models.joined_columns import forget_views
 from warehouse.queue.lost_leases import collect_lost, find_lost
 from warehouse.reading.pins import clear_expired_pins, oldest_live_pin
 from warehouse.scheduling.task_states import TaskState
@@ -121,6 +122,7 @@ def collect_garbage(warehouse: Warehouse, *, dry_run: bool = True, leftover_secs
     foreign = tuple(sorted({*home.foreign, *plan.foreign}))
     if dry_run:
         return Collected(True, planned, plan.pinned, plan.pinned_bytes, 0, len(plan.unreferenced), expired, foreign)
+    warehouse.catalog.run(lambda connection: forget_views(connection, now - leftover_secs), idempotent=True)
     unclaimed = plan.unreferenced.keys() - _claim(warehouse, plan.unreferenced, now)
     restored = {plan.unreferenced.pop(row) for row in unclaimed}
     deleted = [one for one in plan.deletable if one.path not in restored and warehouse.storage.delete(one.path)]

@@ -17,11 +17,14 @@ from warehouse.errors import MemoDamaged
 from warehouse.files.artifacts import ArtifactSource
 from warehouse.files.digests import column_digest
 from warehouse.files.memo_file import read_memo_file
+from warehouse.joins.outdated import OutdatedJoins, outdated_joins
+from warehouse.joins.preview import previewed_columns
 from warehouse.maintenance.findings import REPAIR, BadMemo, Finding, FindingKind, Problem
 from warehouse.maintenance.progress import Progress, quiet
+from warehouse.models.joined_columns import joined_columns
 from warehouse.models.models import load_documents
 from warehouse.scheduling.task_states import MemoState
-from warehouse.tables.manifests import fragments_by_row
+from warehouse.tables.manifests import current_fragments, find_table, fragments_by_row
 from warehouse.tables.raw import read_raw
 from warehouse.tables.table import Fragment, memo_keys_of
 from warehouse.warehouse import Warehouse
@@ -76,6 +79,49 @@ def recompute_sample(
         progress(done, len(chosen), one.path)
         problems += _recompute(warehouse, one, components[one.fingerprint], fragments[one.fragment])
         progress(done + 1, len(chosen), "")
+    return len(chosen), problems
+
+
+def recompute_joined(
+    warehouse: Warehouse, count: int, random: Random, progress: Progress = quiet
+) -> tuple[int, list[Problem]]:
+    """Compute joined columns of a sample of fragments again, where they follow what is seen now.
+
+    Returns the number of columns, and the problems.
+    """
+    with warehouse.catalog.read() as connection:
+        records = joined_columns(connection)
+        fragments = {name: current_fragments(connection, name) for name in {one.table for one in records}}
+        tables = {name: find_table(connection, name) for name in fragments}
+    outdated: set[tuple[int, str]] = set()
+    for joins in outdated_joins(warehouse, {(one.table, one.column) for one in records}):
+        if isinstance(joins, OutdatedJoins):
+            outdated |= {(one.own.placed.row, record.column) for one in joins.fragments for record, _ in one.columns}
+        else:
+            outdated |= {(placed.row, one.column) for one in joins.records for placed in fragments[one.table]}
+    there = [
+        (record, placed)
+        for record in records
+        for placed in fragments[record.table]
+        if record.column in placed.fragment.digests and (placed.row, record.column) not in outdated
+    ]
+    chosen = random.sample(there, min(count, len(there)))
+    problems = []
+    for done, (record, placed) in enumerate(chosen):
+        where = f"{placed.fragment.path}, column {record.column}"
+        progress(done, len(chosen), where)
+        table = tables[record.table]
+        assert table is not None, "it has fragments"
+        try:
+            (values,) = previewed_columns(warehouse, table, {record.column: record.definition}, [placed])[record.column]
+        except DataError as error:
+            problems.append(
+                Problem(Finding("raw data", error.where or where, error.what, error.next_step or "restore the data"))
+            )
+            continue
+        if column_digest(values) != placed.fragment.digests[record.column]:
+            what = "computing it again gave other values than the joined column"
+            problems.append(Problem(Finding("recomputed", where, what, "report it: equal rows must give equal values")))
     return len(chosen), problems
 
 

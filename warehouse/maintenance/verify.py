@@ -21,7 +21,7 @@ from warehouse.files.artifacts import artifact_path, read_artifact
 from warehouse.files.memo_file import read_memo_file
 from warehouse.maintenance.findings import REPAIR, BadFile, BadFragment, BadLease, BadMemo, BadTask, Finding, Problem
 from warehouse.maintenance.progress import Progress, quiet
-from warehouse.maintenance.recompute import recompute_sample
+from warehouse.maintenance.recompute import recompute_joined, recompute_sample
 from warehouse.maintenance.unreferenced_files import list_relative
 from warehouse.maintenance.verify_catalog import (
     CatalogFile,
@@ -119,7 +119,9 @@ def verify_warehouse(
     overlays, bad_overlays = _check_overlays(warehouse, sample, random)
     artifacts, bad_artifacts = _check_artifacts(warehouse)
     recomputed, wrong = recompute_sample(warehouse, recompute, random, progress) if recompute else (0, [])
-    problems += [*bad_overlays, *bad_artifacts, *_new(problems, wrong)]
+    joined, wrong_joins = recompute_joined(warehouse, recompute, random, progress) if recompute else (0, [])
+    recomputed += joined
+    problems += [*bad_overlays, *bad_artifacts, *_new(problems, [*wrong, *wrong_joins])]
     problems.sort(key=lambda problem: problem.finding.where)  # the catalog's order is that of the workers' commits
     findings = tuple(_repaired(warehouse, problem) if repair else problem.finding for problem in problems)
     return Verified(len(ids), read_files, memos, read_bytes, overlays, artifacts, recomputed, findings)

@@ -10,10 +10,12 @@ from typing import Literal
 from sqlalchemy import Connection, select
 
 from transforms.graphs.graph import Node, component_from_document, operator_versions, raw_columns, shape_identity
+from transforms.joins.definition import is_joined
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.matching.match import MemoMatch, MemoRequest
 from warehouse.memos.memos import MemoRecord, find_memos
+from warehouse.models.joined_columns import last_view
 from warehouse.models.models import load_documents
 from warehouse.tables.manifests import PlacedFragment, earlier_fragments
 from warehouse.tables.table import memo_key
@@ -141,15 +143,16 @@ def _changed_data(
     columns_of = _columns_of(unknown, components)
     for item in unknown:
         columns = columns_of[item.fingerprint]
+        columns_set = frozenset(columns)
         for before in earlier.get(item.placed.partition, ()):
-            if _same_location(before, item.placed):
+            if _same_location(before, item.placed) and before.fragment.digests.keys() >= columns_set:
                 key = memo_key(item.fingerprint, before.fragment.digests, columns)
                 candidates.append((item, before, key))
     known = find_memos(connection, [key for _, _, key in candidates])
     causes = {}
     for item, before, key in candidates:
         if key in known:
-            causes[item.memo_key] = _changed_text(item, before, columns_of[item.fingerprint])
+            causes[item.memo_key] = _changed_text(connection, table, item, before, columns_of[item.fingerprint])
     return causes
 
 
@@ -165,8 +168,12 @@ def _same_location(before: PlacedFragment, now: PlacedFragment) -> bool:
     return before.position == now.position
 
 
-def _changed_text(item: MemoRequest, before: PlacedFragment, columns: Sequence[str]) -> Cause:
+def _changed_text(
+    connection: Connection, table: str, item: MemoRequest, before: PlacedFragment, columns: Sequence[str]
+) -> Cause:
     now, then = item.placed.fragment.digests, before.fragment.digests
     changed = [name for name in columns if now[name] != then.get(name)]
     noun = "column" if len(changed) == 1 else "columns"
-    return Cause("data_changed", f"data changed in {noun} {', '.join(changed)}")
+    views = [last_view(connection, table, name, now[name]) for name in changed if is_joined(name)]
+    why = "; ".join(dict.fromkeys(view.cause for view in views if view is not None))
+    return Cause("data_changed", f"data changed in {noun} {', '.join(changed)}" + (f": {why}" if why else ""))

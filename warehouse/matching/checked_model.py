@@ -14,6 +14,7 @@ from transforms.expressions.model import Model, ModelInput
 from transforms.graphs.encoding import digest
 from warehouse.errors import NameTaken
 from warehouse.matching.column_checks import check_columns
+from warehouse.matching.join_checks import check_joins, with_joined
 from warehouse.models.analyses import PlacedAnalysis, Resolution, refuse_missing, resolve_components
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, StoredInput, find_model
@@ -56,7 +57,7 @@ class CheckedModel:
 
     def check_columns(self, table: Table) -> None:
         """Raise what :func:`~warehouse.matching.column_checks.check_columns` raises unless ``table`` can feed the model."""
-        check_columns(self.model, self.inputs, self.graph, table)
+        check_columns(self.model, self.inputs, self.graph, with_joined(table, self.model.joins))
 
     def require_analyses(self) -> None:
         """Raise :class:`~warehouse.errors.NotAnalyzed`, naming each operator, if an analysis is missing."""
@@ -84,9 +85,14 @@ def check_models(
     def check(connection: Connection) -> list[CheckedModel]:
         for model in given:
             check_client(find_model(connection, model.name), model)
-        return [check_model(model, _table_of(connection, model, table), policy) for model in given]
+        return [_checked(connection, model, _table_of(connection, model, table), policy) for model in given]
 
     return tuple(_resolve(warehouse, one) for one in warehouse.catalog.query(check))
+
+
+def _checked(connection: Connection, model: Model, table: Table, policy: str | None) -> CheckedModel:
+    check_joins(connection, model.name, table, model.joins)
+    return check_model(model, table, policy)
 
 
 def check_model(model: Model, table: Table, policy: str | None = None) -> CheckedModel:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from transforms.errors import listed
 from warehouse.matching.causes import Cause
 from warehouse.matching.match import MemoAction, MemoMatch
 from warehouse.models.models import StoredInput
@@ -14,7 +16,7 @@ from warehouse.tables.table import Fragment
 
 ReasonCode = Literal[
     "ready", "raw", "never_seen", "operator_version", "data_changed", "evicted", "pending", "running", "failed",
-    "dropped", "not_kept",
+    "dropped", "not_kept", "not_joined",
 ]  # fmt: skip
 
 
@@ -45,7 +47,7 @@ class Decision:
         state: The memo's state, such as ``READY``; ``""`` without a memo.
         reason_code: ``pending`` if another model queued the memo; the cause of the miss if this model did.
         reason: The same as a sentence.
-        action: How a read solution obtains it at the least cost.
+        action: How a read solution obtains it at the least cost; ``wait``: it cannot before a joined column is computed.
         costs: The costs of the alternatives, if requested.
         last_partition: The last partition of a merged fragment.
         start: The first second of the partition.
@@ -60,7 +62,7 @@ class Decision:
     state: str
     reason_code: ReasonCode
     reason: str
-    action: Action = "compute"
+    action: Action | Literal["wait"] = "compute"
     costs: Costs | None = None
     last_partition: str = ""
     start: datetime | None = None
@@ -77,6 +79,12 @@ def ready_decision(item: StoredInput, partition: str, fragment: Fragment) -> Dec
     return Decision(
         item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, True, "READY", "ready", "memoized"
     )
+
+
+def unjoined_decision(item: StoredInput, partition: str, fragment: Fragment, columns: Iterable[str]) -> Decision:
+    """The decision about an input that reads joined columns without values."""
+    reason = f"waits for {listed(sorted(columns))}, which headrace work computes"
+    return Decision(item.name, item.fingerprint, partition, fragment.fragment_id, fragment.rows, False, "", "not_joined", reason, "wait")  # fmt: skip
 
 
 def unkept_decision(item: StoredInput, partition: str, fragment: Fragment, policy: str) -> Decision:

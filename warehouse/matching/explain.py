@@ -9,7 +9,15 @@ from sqlalchemy import Connection, select
 
 from warehouse.catalog import schema
 from warehouse.matching.causes import Cause, find_causes
-from warehouse.matching.decision import Costs, Decision, match_decision, raw_decision, ready_decision, unkept_decision
+from warehouse.matching.decision import (
+    Costs,
+    Decision,
+    match_decision,
+    raw_decision,
+    ready_decision,
+    unjoined_decision,
+    unkept_decision,
+)
 from warehouse.matching.match import MemoAction
 from warehouse.matching.model_match import MatchResult, match_model
 from warehouse.matching.plan_context import AgedPricing, CostedGraph, PlanContext
@@ -71,7 +79,10 @@ def decisions_of(
     for item in found.inputs:
         for position, placed in enumerate(found.fragments):
             one = found.matches.get(item.fingerprint, {}).get(position)
-            if item.is_raw:
+            lacking = found.missing_joins(item.fingerprint, position)
+            if lacking:
+                yield position, unjoined_decision(item, placed.partition, placed.fragment, lacking)
+            elif item.is_raw:
                 yield position, raw_decision(item, placed.partition, placed.fragment)
             elif one is not None:
                 yield position, match_decision(item, one, causes.get(one.request.memo_key), mine)
@@ -94,7 +105,7 @@ class _Priced:
 
     def decision(self, position: int, decision: Decision) -> Decision:
         """The decision with its action and costs."""
-        if decision.action == "raw":
+        if decision.action in ("raw", "wait"):
             return decision
         ready = frozenset(self._found.coverage.slots(position))
         if ready not in self._reading:

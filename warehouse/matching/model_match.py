@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
@@ -27,6 +27,7 @@ class MatchResult:
         coverage: The ready memos of all operations.
         matches: The matches of the other memos that the policy keeps, by fingerprint and position of the fragment, also memos
             that are ready under another content.
+        unjoined: By position of a fragment, the joined columns that have no values there yet.
     """
 
     inputs: tuple[StoredInput, ...]
@@ -34,6 +35,7 @@ class MatchResult:
     fragments: tuple[PlacedFragment, ...]
     coverage: Coverage
     matches: Mapping[str, Mapping[int, MemoMatch]]
+    unjoined: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     @property
     def rows(self) -> frozenset[int]:
@@ -44,6 +46,12 @@ class MatchResult:
     def all_matches(self) -> list[MemoMatch]:
         """One match for every memo that the policy keeps and coverage does not list."""
         return [one for found in self.matches.values() for one in found.values()]
+
+    def missing_joins(self, fingerprint: str, position: int) -> frozenset[str]:
+        """The joined columns that an input's component reads, and that have no values over the fragment at ``position``."""
+        if not self.unjoined:
+            return frozenset()
+        return self.unjoined.get(position, frozenset()).intersection(self.graph.columns_of[fingerprint])
 
     def is_ready(self, fingerprint: str, position: int) -> bool:
         """Whether the component has a ready memo over the fragment at ``position``."""
@@ -71,18 +79,24 @@ def match_model(
     columns: dict[tuple[int, FragmentKind], dict[str, tuple[str, ...]]] = {}
     wanted = []
     positions = []
+    unjoined = {
+        at: lacking for at, placed in enumerate(fragments) if (lacking := graph.joined - placed.fragment.digests.keys())
+    }
     for position, (placed, covered) in enumerate(zip(fragments, coverage.fragments, strict=True)):
         question = covered.layout, decision.kind(placed)
         if question not in columns:
             columns[question] = graph.columns(decision.choose(coverage.layouts[covered.layout].slots, question[1]))
-        here = memo_requests(columns[question], (placed,))
+        read = columns[question]
+        if position in unjoined:
+            read = {one: names for one, names in read.items() if unjoined[position].isdisjoint(names)}
+        here = memo_requests(read, (placed,))
         wanted += here
         positions += [position] * len(here)
     memos = find_memos(connection, (item.memo_key for item in wanted))
     matches: dict[str, dict[int, MemoMatch]] = {}
     for position, one in zip(positions, match_memos(wanted, memos, requeue=requeue), strict=True):
         matches.setdefault(one.request.fingerprint, {})[position] = one
-    return MatchResult(tuple(inputs), graph, fragments, coverage, matches)
+    return MatchResult(tuple(inputs), graph, fragments, coverage, matches, unjoined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +110,7 @@ class Counts:
         failed: Their task is quarantined, or the memo stays evicted.
         computed: The policy keeps no memo of them.
         dropped: Their task was dropped.
+        unjoined: A joined column that they read has no values yet.
     """
 
     hits: int = 0
@@ -104,10 +119,11 @@ class Counts:
     failed: int = 0
     computed: int = 0
     dropped: int = 0
+    unjoined: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(self.hits + other.hits, self.shared + other.shared, self.queued + other.queued,
-                      self.failed + other.failed, self.computed + other.computed, self.dropped + other.dropped)  # fmt: skip
+                      self.failed + other.failed, self.computed + other.computed, self.dropped + other.dropped, self.unjoined + other.unjoined)  # fmt: skip
 
 
 def count_pairs(found: MatchResult) -> Counts:
@@ -119,14 +135,20 @@ def count_pairs(found: MatchResult) -> Counts:
 
 
 def count_inputs(found: MatchResult) -> dict[str, Counts]:
-    """:func:`count_pairs` of each input, by its name; a raw column has no pairs."""
+    """:func:`count_pairs` of each input, by its name; a raw column has no pairs but those that wait for its values."""
     counts, seen = {}, set[str]()
     for item in found.inputs:
         again = item.fingerprint in seen
         seen.add(item.fingerprint)
         is_memoized = item.fingerprint in found.graph.components
-        counts[item.name] = _count_input(found, item, again) if is_memoized else Counts()
+        counts[item.name] = (
+            _count_input(found, item, again) if is_memoized else Counts(unjoined=_count_unjoined(found, item))
+        )
     return counts
+
+
+def _count_unjoined(found: MatchResult, item: StoredInput) -> int:
+    return sum(bool(found.missing_joins(item.fingerprint, at)) for at in found.unjoined)
 
 
 def _count_input(found: MatchResult, item: StoredInput, again: bool) -> Counts:
@@ -137,10 +159,11 @@ def _count_input(found: MatchResult, item: StoredInput, again: bool) -> Counts:
         if item.fingerprint in layout.slots
     )
     matches = found.matches.get(item.fingerprint, {}).values()
+    unjoined = _count_unjoined(found, item)
     actions[MemoAction.LOAD] += covered
-    actions[MemoAction.COMPUTE] += len(found.fragments) - covered - len(matches)
+    actions[MemoAction.COMPUTE] += len(found.fragments) - covered - len(matches) - unjoined
     for one in matches:
         actions[MemoAction.WAIT if again and one.action is MemoAction.QUEUE else one.action] += 1
     failed = actions[MemoAction.QUARANTINED] + actions[MemoAction.LEAVE]
     return Counts(actions[MemoAction.LOAD], actions[MemoAction.WAIT], actions[MemoAction.QUEUE], failed, actions[MemoAction.COMPUTE],
-                  actions[MemoAction.DROPPED])  # fmt: skip
+                  actions[MemoAction.DROPPED], unjoined)  # fmt: skip

@@ -14,6 +14,7 @@ from transforms.graphs.graph import component_document
 from warehouse.costs.reuse import ReadCosts
 from warehouse.matching.plan_context import CostedGraph, PlanContext
 from warehouse.memos.coverage import Coverage, CoveredFragment, find_coverage
+from warehouse.models.joined_columns import require_joined
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord, StoredInput, get_model, stored_inputs
 from warehouse.planning.cheapest import Label
@@ -88,6 +89,7 @@ def _table_at(connection: Connection, name: str, version: int | None) -> Table:
 def build_solution(context: PlanContext, model: ModelRecord, inputs: Sequence[StoredInput]) -> ReadSolution:
     """The cheapest way to read the inputs over the fragments: one plan for each set of ready memos."""
     graph = MergedGraph(tuple(item.component for item in inputs))
+    require_joined(graph.joined, context.fragments, f"model {model.name}, table {model.table}")
     units = _units(context)
     coverage = find_coverage(context.connection, graph.columns(graph.operations), units.fragments)
     costed = CostedGraph(graph, replace(context, fragments=units.fragments).costs(graph.nodes))

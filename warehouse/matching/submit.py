@@ -16,11 +16,13 @@ from warehouse.catalog.fragment_rows import unit_rows
 from warehouse.config import WarehouseConfig
 from warehouse.matching.checked_model import CheckedModel, check_client, check_models
 from warehouse.matching.enqueue import Wait, queue_matches, replace_waits, write_submission
+from warehouse.matching.join_checks import check_joins
 from warehouse.matching.match import Requeue
 from warehouse.matching.model_match import Counts, count_pairs, match_model
 from warehouse.matching.plan_context import PlanContext
 from warehouse.memos.coverage import find_coverage
 from warehouse.memos.memos import delete_memos
+from warehouse.models.joined_columns import write_joined_columns
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import (
     ModelRecord,
@@ -60,6 +62,7 @@ class Submission:
         failed: The task is quarantined.
         computed: The policy keeps no memo: the input is computed at every read.
         dropped: The task was dropped.
+        unjoined: A joined column that the input reads has no values there yet.
         changes: Changed settings, such as ``policy: all -> adaptive``.
         analyses: The analyses that the model is resolved with, and whether the data of their ranges changed.
     """
@@ -75,13 +78,14 @@ class Submission:
     failed: int
     computed: int
     dropped: int = 0
+    unjoined: int = 0
     changes: tuple[str, ...] = ()
     analyses: tuple[UsedAnalysis, ...] = ()
 
     @property
     def misses(self) -> int:
         """Pairs whose memo is not ready."""
-        return self.shared + self.queued + self.failed + self.computed + self.dropped
+        return self.shared + self.queued + self.failed + self.computed + self.dropped + self.unjoined
 
 
 def submit_model(
@@ -112,6 +116,7 @@ def submit_checked(warehouse: Warehouse, checked: CheckedModel) -> Submission:
         known = get_table(connection, checked.table.name)
         if known.columns != checked.table.columns:
             checked.check_columns(known)
+        check_joins(connection, checked.model.name, known, checked.model.joins)
         before = find_model(connection, checked.model.name)
         record, unchanged = _write_model(connection, before, checked, known, now)
         pin_analyses(connection, record.name, record.version, checked.analyses)
@@ -262,6 +267,7 @@ def _write_model(
     model, policy = checked.model, checked.policy
     check_client(before, model)
     models = schema.models
+    write_joined_columns(connection, table.name, model.joins, now)
     expectations = {name: one.expect.to_document() for name, one in model.inputs.items() if one.expect is not None}
     if before is not None and before.digest == checked.digest:
         chosen = policy or before.policy

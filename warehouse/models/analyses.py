@@ -18,11 +18,13 @@ from transforms.analysis.full_pass import PREPROCESSING, Analysis, AnalysisResul
 from transforms.errors import InputError, listed
 from transforms.graphs.encoding import digest
 from transforms.graphs.graph import Node, raw_columns
+from transforms.joins.definition import is_joined
 from transforms.time_range import TimeRange, moment_text
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import insert_absent
 from warehouse.errors import ArtifactDamaged, NotAnalyzed
 from warehouse.files.artifacts import artifact_path, read_artifact
+from warehouse.models.joined_columns import require_joined
 from warehouse.models.pinned_analyses import UsedAnalysis, analysis_identity
 from warehouse.storage.storage import Storage
 from warehouse.tables.manifests import PlacedFragment, current_fragments
@@ -100,6 +102,8 @@ def place(connection: Connection, table: str, analysis: Analysis, ranges: _Range
                          where=f"table {table}, {_shown(analysis)}",
                          value=str(analysis.over), allowed=there)  # fmt: skip
     columns = _columns(analysis)
+    require_joined([name for name in columns if is_joined(name)], placed, f"table {table}, {_shown(analysis)}",
+                   "headrace analyze with the models' file computes them, and so does headrace work once a model is submitted")  # fmt: skip
     partitions = tuple(
         _partition(analysis, key, tuple(group), columns) for key, group in groupby(placed, lambda one: one.partition)
     )

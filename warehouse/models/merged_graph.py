@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from transforms.graphs.graph import Node, Operation, RawColumn, topological
+from transforms.joins.definition import is_joined
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class MergedGraph:
             own = frozenset((node.name,)) if isinstance(node, RawColumn) else frozenset[str]()
             found[node.identity] = own.union(*(found[arg.identity] for arg in node.args))
         return {identity: tuple(sorted(names)) for identity, names in found.items()}
+
+    @cached_property
+    def joined(self) -> frozenset[str]:
+        """The joined columns that are read."""
+        return frozenset(node.name for node in self.nodes if isinstance(node, RawColumn) and is_joined(node.name))
 
     @cached_property
     def components(self) -> Mapping[str, Node]:

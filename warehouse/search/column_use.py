@@ -6,9 +6,9 @@ table has other columns, too.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sqlalchemy import Column, Connection, func, or_, select
@@ -21,9 +21,11 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.files.artifacts import artifact_path
 from warehouse.files.own_files import HomeFiles, list_home
+from warehouse.models.joined_columns import JoinedRecord, joined_columns
 from warehouse.scheduling.task_states import TaskState
 from warehouse.storage.layout import ANALYSIS, ARTIFACTS, BATCHES, MEMOS
 from warehouse.tables.manifests import get_table
+from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
 
 HoldingKind = Literal[
@@ -59,10 +61,10 @@ class ColumnUse:
         table: The table.
         column: The column.
         type: Its Arrow type.
-        roles: What else the table needs it for: its times, or the identity of rows of a lake.
-        models: The versions of models over the table that read it, live ones first.
-        components: The components that read it, over any table.
-        queued_tasks: Unfinished tasks of those components over the table.
+        roles: What else needs it: times, the identity of rows of a lake, joined columns that are computed from it.
+        models: The versions of models that read it, or what is joined from it, live ones first.
+        components: The components that read it, or what is joined from it, over any table.
+        queued_tasks: Unfinished tasks of those components over the tables that have the columns.
         failed_tasks: Failed ones; the sample of a failure holds values.
         sketches: Sketches of its values in the catalog, for drift.
         statistics: Statistics of features in the catalog, with their most frequent ids.
@@ -96,24 +98,64 @@ def column_use(warehouse: Warehouse, table: str, column: str) -> ColumnUse:
         )
     home = list_home(warehouse.storage, (ARTIFACTS, ANALYSIS, f"{BATCHES}/{table}"))
     with warehouse.catalog.read() as connection:
+        joined = [(one.table, one.column) for one in joined_columns(connection) if _is_made_of(one, known, column)]
+    homes = {
+        name: list_home(warehouse.storage, (f"{BATCHES}/{name}",)) for name in {name for name, _ in joined} - {table}
+    } | {table: home}
+    with warehouse.catalog.read() as connection:
         of = schema.component_columns.c
-        fingerprints = sorted(connection.execute(select(of.fingerprint).where(of.column_name == column)).scalars())
-        tasks = _tasks(connection, table, fingerprints)
+        places = [(table, column), *joined]
+        reading = {
+            each: sorted(connection.execute(select(of.fingerprint).where(of.column_name == each)).scalars())
+            for each in dict.fromkeys(each for _, each in places)
+        }
+        fingerprints = sorted({one for found in reading.values() for one in found})
+        tasks = Counter[str]()
+        for name in homes:
+            tasks.update(
+                _tasks(
+                    connection, name, sorted({one for other, each in places if other == name for one in reading[each]})
+                )
+            )
+        files = set(_files(connection, home, table, column, reading[column]))
+        for name, each in joined:
+            files.update(
+                one
+                for one in _files(connection, homes[name], name, each, reading[each])
+                if one.kind != "files of the table"
+            )
         return ColumnUse(
             table=table,
             column=column,
             type=types[column],
-            roles=tuple(_roles(connection, table, known.time_column, column)),
-            models=_models(connection, table, column),
+            roles=(
+                *_roles(connection, table, known.time_column, column),
+                *(f"joined column {each} of table {name}" for name, each in joined),
+            ),
+            models=_merged([one for name, each in places for one in _models(connection, name, each)]),
             components=len(fingerprints),
             queued_tasks=tasks.get(TaskState.QUEUED, 0) + tasks.get(TaskState.LEASED, 0),
             failed_tasks=tasks.get(TaskState.FAILED, 0),
             sketches=_count(connection, schema.value_sketches.c.fingerprint, fingerprints),
             statistics=_count(connection, schema.feature_statistics.c.fingerprint, fingerprints),
-            files=tuple(
-                sorted(_files(connection, home, table, column, fingerprints), key=lambda one: (one.kind, one.path))
-            ),
+            files=tuple(sorted(files, key=lambda one: (one.kind, one.path))),
         )
+
+
+def _merged(models: Iterable[ColumnModel]) -> tuple[ColumnModel, ...]:
+    """Each version of a model once, with all of its inputs; live ones first."""
+    found: dict[tuple[str, int], ColumnModel] = {}
+    for one in models:
+        before = found.get((one.name, one.version), one)
+        inputs = tuple(dict.fromkeys((*before.inputs, *one.inputs)))
+        found[one.name, one.version] = replace(one, inputs=inputs, by_label=before.by_label or one.by_label)
+    return tuple(sorted(found.values(), key=lambda one: (not one.is_live, one.name, -one.version)))
+
+
+def _is_made_of(record: JoinedRecord, table: Table, column: str) -> bool:
+    """Whether values of a joined column follow from those of a column."""
+    own = record.table == table.name and column in {*record.own_columns, table.time_column}
+    return own or (record.other_table == table.name and column in {*record.other_columns, table.time_column})
 
 
 def _roles(connection: Connection, table: str, time_column: str | None, column: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ none is narrow, on components in the requested order.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -149,8 +149,39 @@ def reader_conditions(query: ComponentQuery) -> list[Where]:
 
 
 def _is_read_by(query: ComponentQuery) -> Condition:
+    """Whether a model reads a component as a query asks, or, of a table, reads what is joined from it."""
+    direct = _is_read_where(reader_conditions(query))
+    if query.table is None:
+        return direct
+    joined = _is_joined_from(query.table)
+    others = reader_conditions(replace(query, table=None))
+    if not others:
+        return _either(direct, joined)
+    read = _is_read_where(others)
+    of = schema.component_columns.c.fingerprint
+    both = (
+        joined.listing.where(of.in_(read.listing))
+        if isinstance(joined.listing, Select) and read.listing is not None
+        else None
+    )
+    return _either(direct, Condition(and_(read.holds, joined.holds), both))
+
+
+def _either(one: Condition, other: Condition) -> Condition:
+    listings = [condition.listing for condition in (one, other) if condition.listing is not None]
+    listed = union_all(*(select(listing.subquery()) for listing in listings)) if len(listings) == 2 else None
+    return Condition(or_(one.holds, other.holds), listed)
+
+
+def _is_joined_from(table: str) -> Condition:
+    """Whether a component reads a column that is joined from a table."""
+    of, joined = schema.component_columns.c, schema.joined_columns
+    names = select(joined.c.column_name).where(joined.c.other_table == table)
+    return _listed(of.fingerprint, of.column_name.in_(names))
+
+
+def _is_read_where(where: Sequence[Where]) -> Condition:
     models, inputs, parts = schema.models, schema.model_inputs, schema.component_subgraphs
-    where = reader_conditions(query)
     direct = select(inputs.c.fingerprint).join(models, models.c.id == inputs.c.model).where(*where)
     inside = (
         select(parts.c.subgraph)

@@ -1,0 +1,214 @@
+"""The work on joined columns: what is outdated is leased, computed and published, some fragments at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from transforms.errors import DataError
+from transforms.joins.definition import JoinDefinition
+from warehouse.joins.changed_values import cause_text, changed_events
+from warehouse.joins.computation import computed_columns
+from warehouse.joins.leases import JoinLease, lease_fragments, leased_elsewhere, renewed
+from warehouse.joins.outdated import (
+    DATA_ERRORS,
+    JoinVersions,
+    OutdatedFragment,
+    OutdatedJoins,
+    UnreadableJoins,
+    join_versions,
+    outdated_joins,
+)
+from warehouse.joins.publication import ComputedColumn, publish_columns
+from warehouse.joins.time_ranges import timed_fragments
+from warehouse.joins.views import TimedFragment, Views
+from warehouse.matching.join_checks import time_column
+from warehouse.models.joined_columns import JoinedRecord, last_other_version, record_failure, write_joined_columns
+from warehouse.tables.manifests import current_fragments
+from warehouse.tables.raw import read_raw
+from warehouse.warehouse import Warehouse
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStep:
+    """What one step has done.
+
+    Attributes:
+        table: The table whose columns were computed.
+        other_table: The table that they were joined from.
+        fragments: How many fragments were looked at.
+        changed_fragments: How many of them have new values.
+        columns: How many columns were computed.
+        failed: The columns that failed, each with the error.
+    """
+
+    table: str
+    other_table: str
+    fragments: int
+    changed_fragments: int
+    columns: int
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+class JoinWorker:
+    """Computes outdated joined columns, one step after the other, beside other workers.
+
+    ``only``: the columns (table and name) that are computed, in place of those that live models read.
+    """
+
+    def __init__(self, warehouse: Warehouse, name: str, only: Collection[tuple[str, str]] | None = None) -> None:
+        self._warehouse, self._name, self._only = warehouse, name, only
+        self._idle_at: JoinVersions | None = None
+
+    def step(self) -> JoinStep | None:
+        """Compute the joined columns of some fragments; None if none are outdated, or others compute them."""
+        versions = self._warehouse.catalog.query(join_versions)
+        if self._only is None and (versions == self._idle_at or not versions.columns):
+            return None
+        left = False
+        for joins in outdated_joins(self._warehouse, self._only):
+            if isinstance(joins, UnreadableJoins):
+                return _unreadable(self._warehouse, joins)
+            lease = lease_fragments(self._warehouse, self._name, joins)
+            if lease is None:
+                left = True
+                continue
+            with renewed(self._warehouse, lease):
+                return _compute(self._warehouse, joins, lease)
+        if not left and self._only is None:
+            self._idle_at = versions
+        return None
+
+    @property
+    def waiting(self) -> int:
+        """How many fragments workers compute now."""
+        return leased_elsewhere(self._warehouse)
+
+
+def compute_joins(
+    warehouse: Warehouse, table: str, joins: Mapping[str, JoinDefinition], worker: str = "analyze"
+) -> None:
+    """Compute joined columns of all fragments of a table, also before a model with them is submitted.
+
+    Raises :class:`DataError` for a column that fails.
+    """
+    if not joins:
+        return
+    warehouse.catalog.run(
+        lambda connection: write_joined_columns(connection, table, joins, warehouse.clock()), idempotent=True
+    )
+    steps = JoinWorker(warehouse, worker, {(table, name) for name in joins})
+    while (done := steps.step()) is not None:
+        for column, error in done.failed:
+            raise DataError(
+                "a joined column must be computed before its analysis", where=f"table {table}, {column}", value=error
+            )
+
+
+def _compute(warehouse: Warehouse, joins: OutdatedJoins, lease: JoinLease) -> JoinStep:
+    """Compute and publish the columns of leased fragments; columns that fail are noted, and do not stop the others."""
+    before = _Before(warehouse, joins)
+    by_columns: defaultdict[tuple[str, ...], list[OutdatedFragment]] = defaultdict(list)
+    known: dict[str, JoinedRecord] = {}
+    for one in lease.fragments:
+        known.update((record.column, record) for record, _ in one.columns)
+        by_columns[tuple(record.column for record, _ in one.columns)].append(one)
+    failed: dict[str, str] = {}
+    computed: list[ComputedColumn] = []
+    for names, fragments in by_columns.items():
+        records = [known[name] for name in names]
+        try:
+            computed += _computed(warehouse, joins, fragments, records, before)
+        except DATA_ERRORS as error:
+            if len(records) == 1:
+                failed[names[0]] = str(error)
+                continue
+            for record in records:  # which of them is it?
+                try:
+                    computed += _computed(warehouse, joins, fragments, [record], before)
+                except DATA_ERRORS as own_error:
+                    failed[record.column] = str(own_error)
+    changed = publish_columns(warehouse, joins.table.name, joins.other, computed) if computed else 0
+    for name, why in failed.items():
+        _note_failure(warehouse, known[name], (joins.table.version, joins.other.version), why)
+    columns = {one.record.column for one in computed}
+    return JoinStep(
+        joins.table.name, joins.other.name, len(lease.fragments), changed, len(columns), tuple(sorted(failed.items()))
+    )
+
+
+def _unreadable(warehouse: Warehouse, joins: UnreadableJoins) -> JoinStep:
+    for record in joins.records:
+        _note_failure(warehouse, record, (joins.table.version, joins.other.version), joins.error)
+    failed = tuple((record.column, joins.error) for record in joins.records)
+    return JoinStep(joins.table.name, joins.other.name, 0, 0, 0, failed)
+
+
+def _note_failure(warehouse: Warehouse, record: JoinedRecord, versions: tuple[int, int], error: str) -> None:
+    _LOG.warning("joined column %s of table %s fails: %s", record.column, record.table, error)
+    note = partial(record_failure, record=record, versions=versions, error=error)
+    warehouse.catalog.run(note, idempotent=True)
+
+
+def _computed(
+    warehouse: Warehouse,
+    joins: OutdatedJoins,
+    fragments: Sequence[OutdatedFragment],
+    records: Sequence[JoinedRecord],
+    before: _Before,
+) -> list[ComputedColumn]:
+    own = [one.own for one in fragments]
+    values = computed_columns(warehouse.storage, (joins.table, joins.other), joins.views, own, records)
+    found = []
+    for at, one in enumerate(fragments):
+        for record, view in one.columns:
+            if record.column in values:
+                array = values[record.column][at]
+                changed, cause = before.compared(record, one.own, array)
+                found.append(ComputedColumn(one.own.placed, record, view, array, changed, cause))
+    return found
+
+
+class _Before:
+    """What fragments had before their columns were computed again."""
+
+    def __init__(self, warehouse: Warehouse, joins: OutdatedJoins) -> None:
+        self._warehouse, self._joins = warehouse, joins
+        self._views: dict[int, Views] = {}
+
+    def compared(self, record: JoinedRecord, own: TimedFragment, values: pa.Array) -> tuple[int | None, str]:
+        """The events whose values differ from those of before, and why they were computed, as a sentence."""
+        fragment = own.placed.fragment
+        checksum = fragment.digests.get(record.column)
+        after = self._joins.views.contents(record, own)
+        if checksum is None:
+            return None, cause_text(record.other_table, None, after, None, fragment.rows)
+        old = read_raw(self._warehouse.storage, fragment, [record.column]).column(0)
+        changed = changed_events(_one(old), values)
+        views = self._views_at(record, checksum)
+        before = None if views is None else views.contents(record, own)
+        return changed, cause_text(record.other_table, before, after, changed, fragment.rows)
+
+    def _views_at(self, record: JoinedRecord, checksum: str) -> Views | None:
+        """The views of the version of the other table that the values of before were computed from."""
+        with self._warehouse.catalog.read() as connection:
+            version = last_other_version(connection, record.table, record.column, checksum)
+            if version is None:
+                return None
+            if version not in self._views:
+                others = current_fragments(connection, record.other_table, at_version=version)
+        if version not in self._views:
+            own_time, other_time = (time_column(one, one.name) for one in (self._joins.table, self._joins.other))
+            self._views[version] = Views(own_time, timed_fragments(self._warehouse, others, other_time), other_time)
+        return self._views[version]
+
+
+def _one(values: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(values.chunks) if values.num_chunks != 1 else values.chunk(0)
