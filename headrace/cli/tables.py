@@ -352,6 +352,20 @@ def show(
     emit(screen, as_json=as_json)
 
 
+@app.command("joins")
+def joins(
+    name: Annotated[str, typer.Argument(help="Name of the table. Default: all tables.", show_default=False)] = "",
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show the columns that models join from other tables, where they have values, and what failed."""
+    from headrace.views.joins import listed
+
+    with open_warehouse(home) as warehouse:
+        screen = listed(warehouse, name)
+    emit(screen, as_json=as_json)
+
+
 @app.command("column")
 def column(
     name: Annotated[str, typer.Argument(help="Name of the table.")],

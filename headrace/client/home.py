@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.screens.graphs import GraphScreen, GraphsScreen, MemosScreen, ValuesScreen
     from headrace.screens.inferred import InferredScreen
     from headrace.screens.jobs import JobsScreen
+    from headrace.screens.joins import JoinsScreen
     from headrace.screens.models import ExplainScreen, ModelDiffScreen, ModelScreen, ModelsScreen, SubmittedScreen
     from headrace.screens.queue import QueueScreen
     from headrace.screens.runs import RunDiffScreen, RunScreen, RunsScreen
@@ -106,6 +107,16 @@ class Home(StartedCommands):
         from headrace.views.tables import shown
 
         return shown(self._warehouse, name, version)
+
+    def joins(self, table: str = "") -> JoinsScreen:
+        """The columns that models join from other tables: where they have values, and what failed.
+
+        >>> w.joins().joins
+        ()
+        """
+        from headrace.views.joins import listed
+
+        return listed(self._warehouse, table)
 
     def column(self, table: str, column: str) -> ColumnScreen:
         """What reads a column of a table and would break without it, and which files may hold its values.

@@ -15,7 +15,7 @@ from headrace.terminal.grid import grid
 from headrace.terminal.units import count_text, many, time_text
 
 if TYPE_CHECKING:
-    from warehouse.changes.outcome import Change, Recompute
+    from warehouse.changes.outcome import Change, Recompute, Rejoin
     from warehouse.tables.history import TableVersion
 
 
@@ -61,8 +61,9 @@ class ChangeScreen(Shown):
                 f"{many(change.unknown_keys, 'key')} of the file {'matches' if change.unknown_keys == 1 else 'match'} no event"
             )
         lines += change.notes
+        lines += [_rejoined(one, change.table, dry_run=change.dry_run) for one in change.rejoins]
         if not change.recompute:
-            return "\n".join([*lines, "nothing must be computed"] if change.changed else lines)
+            return "\n".join([*lines, "nothing must be computed"] if change.changed and not change.rejoins else lines)
         return Group("\n".join(lines), *recompute_table(change.recompute, dry_run=change.dry_run))
 
     def _head(self) -> str:
@@ -74,6 +75,13 @@ class ChangeScreen(Shown):
         where = f"{many(change.fragments, 'fragment')} of {many(len(change.partitions), 'partition')}"
         after = f"table {change.table} is at version {change.version}"
         return f"{verb}{columns} {many(change.rows, 'row')} in {where}; {after}"
+
+
+def _rejoined(one: Rejoin, table: str, *, dry_run: bool) -> str:
+    """The joined columns that may change, in one line."""
+    own = "" if one.table == table else f" of table {one.table}"
+    said = f"{many(len(one.columns), 'joined column')}{own} may change in at most {many(one.fragments, 'fragment')}, {many(one.rows, 'row')}, for {', '.join(one.models)}"
+    return said if dry_run else f"{said}; next: headrace work"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -103,5 +103,6 @@ def _queued(work: PlannedWork) -> str:
 
 
 def _others(counts: Counts) -> str:
-    shown = (("failed", counts.failed), ("computed when read", counts.computed), ("dropped", counts.dropped))
+    shown = (("failed", counts.failed), ("computed when read", counts.computed), ("dropped", counts.dropped),
+             ("after joined columns", counts.unjoined))  # fmt: skip
     return ", ".join(f"{count_text(count)} {what}" for what, count in shown if count)

@@ -46,6 +46,7 @@ class SubmittedRow:
             "failed": done.failed,
             "computed": done.computed,
             "dropped": done.dropped,
+            "unjoined": done.unjoined,
             "policy": done.policy,
             "unchanged": done.unchanged,
             "changes": done.changes,
@@ -101,6 +102,11 @@ class SubmittedScreen(Shown):
         if failed := sum(done.failed for done in submissions):
             return Group(table, f"{count_text(failed)} are quarantined; next: headrace tasks list shows why, "
                                 "headrace tasks retry --all queues them again")  # fmt: skip
+        if unjoined := sum(done.unjoined for done in submissions):
+            return Group(
+                table,
+                f"{count_text(unjoined)} wait for joined columns; next: headrace work --until-idle, which computes both",
+            )
         if waiting:
             return Group(table, "next: headrace work --until-idle")
         if dropped:

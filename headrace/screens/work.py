@@ -17,6 +17,9 @@ class WorkScreen(Shown):
     Attributes:
         rows: events, counted once per component.
         postponed: tasks whose next attempt is later than the worker waited.
+        joined_fragments: fragments whose joined columns were computed.
+        rejoined_fragments: those of them that have other values now.
+        failed_joins: joined columns that failed.
     """
 
     worker: str
@@ -27,18 +30,39 @@ class WorkScreen(Shown):
     rows: int
     raw_bytes_read: int
     secs: float
+    joined_fragments: int = 0
+    rejoined_fragments: int = 0
+    failed_joins: int = 0
 
     def render(self) -> RenderableType:
-        """One sentence, and the next step after a failure."""
+        """One sentence on memos and one on joined columns, and the next step after a failure."""
+        lines = [self._joined, self._memos, self._left]
+        return "\n".join(line for line in lines if line) or "nothing was queued"
+
+    @property
+    def _joined(self) -> str:
+        lines = []
+        if self.joined_fragments:
+            lines.append(
+                f"joined columns of {many(self.joined_fragments, 'fragment')}, {self.rejoined_fragments:,} of them with new values"
+            )
+        if self.failed_joins:
+            lines.append(
+                f"{many(self.failed_joins, 'joined column')} failed; next: headrace table joins shows which and why"
+            )
+        return "\n".join(lines)
+
+    @property
+    def _memos(self) -> str:
         if not self.tasks:
-            return self._left or "nothing was queued"
+            return ""
         text = (
             f"{many(self.memos, 'memo')} of {many(self.rows, 'value')} from {bytes_text(self.raw_bytes_read)} "
             f"of raw data in {secs_text(self.secs)}"
         )
         if self.failures:
             text += f"\n{many(self.failures, 'attempt')} failed; next: headrace tasks list shows which and why"
-        return f"{text}\n{self._left}" if self._left else text
+        return text
 
     @property
     def _left(self) -> str:

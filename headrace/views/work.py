@@ -22,4 +22,7 @@ def worked(worker: str, done: WorkerReport) -> WorkScreen:
         rows=done.rows,
         raw_bytes_read=done.raw_bytes_read,
         secs=done.secs,
+        joined_fragments=done.joined_fragments,
+        rejoined_fragments=done.rejoined_fragments,
+        failed_joins=done.failed_joins,
     )

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headrace.views import columns, tables
+from headrace.views import columns, joins, tables
 from headrace.web.site import Site
 
 
@@ -32,8 +32,9 @@ class TablePages:
         """One table: columns, partitions and versions."""
         name = request.path_params["name"]
         return self._site.page(
-            request, "table.html", tables.shown(self._warehouse, name, 0), history=tables.history(self._warehouse, name)
-        )
+            request, "table.html", tables.shown(self._warehouse, name, 0), history=tables.history(self._warehouse, name),
+            joins=joins.listed(self._warehouse, name).joins,
+        )  # fmt: skip
 
     def column(self, request: Request) -> Response:
         """What reads a column, and what holds its values."""

@@ -34,6 +34,7 @@ PAGES = {
     "models.ModelsScreen": "/models",
     "checkpoints.CheckpointsScreen": "/runs/{name}/checkpoints",
     "curves.CurvesScreen": "/runs/curves",
+    "joins.JoinsScreen": "/tables/{name}",
     "holds.HoldsScreen": "/holds",
     "holds.ReleasedScreen": "/holds/{place}/{name}",
     "jobs.JobScreen": "/jobs/{number}",

@@ -1,0 +1,36 @@
+"""Columns that are joined from other tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.screens.joins import JoinsScreen
+    from warehouse.warehouse import Warehouse
+
+
+def listed(warehouse: Warehouse, table: str = "") -> JoinsScreen:
+    """The joined columns of a table, or of all. Raises :class:`~warehouse.errors.UnknownTable`."""
+    from headrace.screens.joins import JoinRow, JoinsScreen
+    from transforms.joins.text import definition_text
+    from warehouse.models.joined_columns import joined_columns, wanted_columns
+    from warehouse.tables.manifests import current_fragments, get_table
+
+    with warehouse.catalog.read() as connection:
+        if table:
+            get_table(connection, table)
+        records = joined_columns(connection, table or None)
+        wanted = wanted_columns(connection)
+        digests = {
+            name: [one.fragment.digests for one in current_fragments(connection, name)]
+            for name in {one.table for one in records}
+        }
+    rows = (
+        JoinRow(
+            table=one.table, column=one.column, join=definition_text(one.definition), arrow_type=str(one.type),
+            models=wanted.get((one.table, one.column), ()), fragments=len(digests[one.table]),
+            computed=sum(one.column in each for each in digests[one.table]), error=one.error,
+        )
+        for one in records
+    )  # fmt: skip
+    return JoinsScreen(tuple(rows))
