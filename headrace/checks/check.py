@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.checks.joined_inputs import joined_surprises
 from headrace.checks.sample import sample_rows
 from headrace.checks.statistics import Statistics, is_number, plain_type, statistics_of
 from headrace.checks.surprises import Surprise, surprises_of, surprises_of_label
@@ -24,6 +26,7 @@ from transforms.types import ColumnType, Dense, DType
 
 if TYPE_CHECKING:
     from transforms.expressions.model import Model
+    from transforms.joins.definition import JoinDefinition
     from warehouse.tables.table import Table
     from warehouse.warehouse import Warehouse
 
@@ -70,18 +73,21 @@ def check_inputs(
     table_name: str,
     rows: int,
     refused: Mapping[str, str] | None = None,
+    joins: Mapping[str, JoinDefinition] | None = None,
 ) -> Check:
     """Run every component over about ``rows`` events of the table. A failure does not affect the other components.
 
-    ``refused``: inputs that are not run, with reasons.
+    ``refused``: inputs that are not run, with reasons. ``joins``: the joined columns that they read, which are computed for the sample.
 
     Raises :class:`~transforms.errors.NotFound` for an unknown table and :class:`InputError` for one without events.
     """
     from warehouse.files.artifacts import ArtifactSource
+    from warehouse.joins.preview import previewed_columns
+    from warehouse.matching.join_checks import with_joined
     from warehouse.tables.manifests import current_fragments, get_table
 
     with warehouse.catalog.read() as connection:
-        table = get_table(connection, table_name)
+        table = with_joined(get_table(connection, table_name), joins or {})
         fragments = current_fragments(connection, table.name)
     if not fragments:
         raise InputError("the table must hold events", where=f"table {table.name}", value=0,
@@ -91,9 +97,25 @@ def check_inputs(
     label_errors = {name: _label_error(table, one) for name, one in target.each}
     needed = {column.name for root in ready.values() for column in raw_columns(root)}
     known = {column for name, one in target.each if not label_errors[name] for column in one.columns}
-    columns = sorted(needed | known) or [table.columns[0].name]
-    sample, partitions = sample_rows(warehouse, fragments, columns, rows)
+    read = {name: one for name, one in (joins or {}).items() if name in needed}
+    columns = sorted((needed | known) - read.keys()) or [table.columns[0].name]
+    joined = partial(previewed_columns, warehouse, table, read) if read else None
+    sample, partitions = sample_rows(warehouse, fragments, columns, rows, joined)
     inputs = _tried(components, ready, refused, sample, artifacts)
+    if read:
+
+        def resample(joins: Mapping[str, JoinDefinition]) -> pa.Table:
+            return sample_rows(
+                warehouse, fragments, columns, rows, partial(previewed_columns, warehouse, table, joins)
+            )[0]
+
+        label = (
+            None
+            if target.component is not None or target.tasks or target.label not in sample.column_names
+            else sample.column(target.label)
+        )
+        surprises = joined_surprises(warehouse, table, read, sorted(known), sample, label, resample)
+        inputs = tuple(_with_joined(one, ready.get(one.name), surprises) for one in inputs)
     return Check(
         table=table.name,
         table_version=table.version,
@@ -105,14 +127,23 @@ def check_inputs(
     )
 
 
+def _with_joined(one: CheckedInput, root: Node | None, surprises: Mapping[str, Sequence[Surprise]]) -> CheckedInput:
+    """An input with the warnings about the joined columns that it reads."""
+    read = () if root is None else raw_columns(root)
+    return replace(
+        one, surprises=(*one.surprises, *(each for column in read for each in surprises.get(column.name, ())))
+    )
+
+
 def resolved_inputs(warehouse: Warehouse, model: Model, table: str) -> tuple[dict[str, Node], dict[str, str]]:
     """The model's components with full passes resolved, each alone, and the errors of those that cannot be."""
     from warehouse.matching.checked_model import resolution_of
     from warehouse.matching.column_checks import check_component
+    from warehouse.matching.join_checks import check_joins, with_joined
     from warehouse.tables.manifests import get_table
 
     with warehouse.catalog.read() as connection:
-        known = get_table(connection, table)
+        known = with_joined(get_table(connection, table), model.joins)
     components, refused = {}, {}
     for name, item in model.inputs.items():
         components[name] = item.component
@@ -120,6 +151,9 @@ def resolved_inputs(warehouse: Warehouse, model: Model, table: str) -> tuple[dic
         alone.inputs[name] = item
         try:
             check_component(item.component, known, "")
+            read = {one.name for one in raw_columns(item.component)}
+            joins = {one: definition for one, definition in model.joins.items() if one in read}
+            warehouse.catalog.query(partial(check_joins, model=model.name, table=known, joins=joins))
             components[name] = resolution_of(warehouse, alone, table).components[name]
         except HeadraceError as error:
             refused[name] = one_line(error)

@@ -11,7 +11,7 @@ from transforms.graphs.graph import Node, Operation, topological
 from transforms.types import ColumnType, Ragged, Weighted
 
 Code = Literal["no_rows", "all_null", "mostly_null", "constant", "not_finite", "concentrated", "collisions", "null_label",
-               "wrong_label", "untrainable"]  # fmt: skip
+               "wrong_label", "untrainable", "early_label", "late_rows", "falls_with_delay"]  # fmt: skip
 
 #: Shares from which a warning is given.
 MOSTLY_NULL, CONCENTRATED, COLLIDING = 0.95, 0.9, 0.1

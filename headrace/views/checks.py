@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from transforms.analysis.target import Target
     from transforms.expressions.model import Model
     from transforms.graphs.graph import Node
+    from transforms.joins.definition import JoinDefinition
     from warehouse.warehouse import Warehouse
 
 #: Name, components, refused inputs with their reasons, target and table of a model.
-_Subject = tuple[str, "Mapping[str, Node]", "Mapping[str, str]", "Target", str]
+_Subject = tuple[str, "Mapping[str, Node]", "Mapping[str, str]", "Target", str, "Mapping[str, JoinDefinition]"]
 
 
 def checked_models(warehouse: Warehouse, models: Sequence[Model], *, table: str = "", rows: int) -> CheckScreen:
@@ -27,13 +28,15 @@ def checked_models(warehouse: Warehouse, models: Sequence[Model], *, table: str 
 def checked_submitted(warehouse: Warehouse, model: str, *, table: str = "", rows: int) -> CheckScreen:
     """A submitted model, ``NAME`` or ``NAME@VERSION``; else as :func:`checked_models`. Raises :class:`~transforms.errors.NotFound`."""
     from headrace.reading import parsed_name
+    from warehouse.models.joined_columns import joined_columns
     from warehouse.models.models import get_model, stored_inputs
 
     name, version = parsed_name(model)
     with warehouse.catalog.read() as connection:
         record = get_model(connection, name, version)
         components = {item.name: item.component for item in stored_inputs(connection, record.id)}
-    return _screen(warehouse, [(record.name, components, {}, record.target, table or record.table)], rows)
+        joins = {one.column: one.definition for one in joined_columns(connection, record.table)}
+    return _screen(warehouse, [(record.name, components, {}, record.target, table or record.table, joins)], rows)
 
 
 def _of_models(warehouse: Warehouse, models: Sequence[Model], table: str) -> Iterator[_Subject]:
@@ -45,7 +48,7 @@ def _of_models(warehouse: Warehouse, models: Sequence[Model], table: str) -> Ite
             raise InputError("a model must name its table", where=f"model {each.name}",
                              next_step="Model(..., table=NAME), or check it with --table NAME")  # fmt: skip
         components, refused = resolved_inputs(warehouse, each, name)
-        yield each.name, components, refused, each.target, name
+        yield each.name, components, refused, each.target, name, each.joins
 
 
 def _screen(warehouse: Warehouse, subjects: Collection[_Subject] | Iterator[_Subject], rows: int) -> CheckScreen:
@@ -54,8 +57,8 @@ def _screen(warehouse: Warehouse, subjects: Collection[_Subject] | Iterator[_Sub
 
     return CheckScreen(
         tuple(
-            _checked(name, check_inputs(warehouse, components, target, where, rows, refused))
-            for name, components, refused, target, where in subjects
+            _checked(name, check_inputs(warehouse, components, target, where, rows, refused, joins))
+            for name, components, refused, target, where, joins in subjects
         )
     )
 
