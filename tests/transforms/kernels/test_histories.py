@@ -20,7 +20,7 @@ from transforms.kernels.history_rows import known_rows
 from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, Values, node_states, write_states
 
 I64 = st.integers(-(2**63), 2**63 - 1)
-TIMES = st.integers(0, 12) | I64
+TIMES = st.integers(0, 6) | st.integers(2, 8) | st.integers(0, 12) | I64
 VALUES = st.floats(width=64, allow_nan=True, allow_infinity=True) | st.sampled_from([0.0, -0.0, 1e16, 1.0, 0.1])
 
 
@@ -31,8 +31,12 @@ class Row(NamedTuple):
     value: float | None
 
 
-ROWS = st.lists(st.builds(Row, st.integers(0, 2), TIMES, st.integers(0, 6), st.none() | VALUES), max_size=25)
-EVENTS = st.lists(st.tuples(st.integers(-1, 2), TIMES, st.integers(0, 20) | st.integers(0, 2**63 - 1)), min_size=1, max_size=12)  # fmt: skip
+ROWS = st.lists(
+    st.builds(Row, st.integers(0, 2), TIMES, st.integers(0, 4), VALUES | VALUES.map(lambda one: one) | st.none()),
+    min_size=3,
+    max_size=25,
+)
+EVENTS = st.lists(st.tuples(st.integers(-1, 2), TIMES, st.integers(0, 20) | st.integers(0, 2**63 - 1)), min_size=4, max_size=12)  # fmt: skip
 
 
 def _known(row: Row) -> int:
