@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from transforms.arrays import Array
 from transforms.columns.positions import check_positions
+from transforms.durations import MOST_MICROS
 from transforms.joins.definition import Aggregate, JoinDefinition, column_type
 from transforms.joins.histories import Histories, History, Window
 from transforms.joins.parts import Parts
@@ -27,6 +28,7 @@ from transforms.kernels.history_states import (
     SUM,
     Values,
     decayed_to,
+    new_climbs,
     node_states,
     write_states,
 )
@@ -127,14 +129,15 @@ def _distinct(definition: JoinDefinition, parts: Parts, made: Histories, history
 
 
 def sharing_order(definition: JoinDefinition, parts: Parts) -> tuple[str, ...]:
-    """A name by which columns are computed one after the other that share what is made for them."""
+    """A name by which columns are computed one after the other that share what is made for them, and longer windows after shorter ones."""
     history = (*(one.identity for one in (*parts.other, *parts.own)), "" if parts.where is None else parts.where.identity, definition.known_at)  # fmt: skip
-    return (*history, "" if parts.value is None else parts.value.identity, *map(str, _window_name(definition)))
+    value = "" if parts.value is None else parts.value.identity
+    window = MOST_MICROS + 1 if definition.window_micros is None else definition.window_micros
+    return (*history, value, *map(str, _end_name(definition)), f"{window:020d} {definition.hop_micros:020d}")
 
 
-def _window_name(definition: JoinDefinition) -> tuple[object, ...]:
-    return (definition.half_life_micros, definition.window_micros, definition.hop_micros, definition.as_of,
-            definition.available_after_micros, definition.includes_equal)  # fmt: skip
+def _end_name(definition: JoinDefinition) -> tuple[object, ...]:
+    return definition.half_life_micros, definition.as_of, definition.available_after_micros, definition.includes_equal
 
 
 def _states(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> Array:
@@ -143,11 +146,14 @@ def _states(definition: JoinDefinition, parts: Parts, made: Histories, history: 
 
     def make() -> Array:
         trie, values, nodes = made.nodes.of((id(history), value, definition.half_life_micros), lambda: _nodes(definition, parts, made, history))  # fmt: skip
+        climbs = made.climbs.of((id(history), value, *_end_name(definition)), lambda: new_climbs(len(window.first)))
         out = np.zeros((len(made.events.time), 4), np.int64)
-        made.in_parts(lambda begin, stop: write_states(trie, values, nodes, *window[:2], history.root, window.before, begin, stop, history.events.order, out), len(window.first))  # fmt: skip
+        made.in_parts(lambda begin, stop: write_states(trie, values, nodes, climbs, *window[:2], history.root, window.before, begin, stop, history.events.order, out), len(window.first))  # fmt: skip
         return out
 
-    return made.states.of((id(history), value, *_window_name(definition)), make)
+    return made.states.of(
+        (id(history), value, *_end_name(definition), definition.window_micros, definition.hop_micros), make
+    )
 
 
 def _nodes(definition: JoinDefinition, parts: Parts, made: Histories, history: History) -> tuple[Trie, Values, Array]:

@@ -171,6 +171,7 @@ class Histories:
         events: the events.
         rows: the rows of the other table.
         nodes: of the last history, value and half-life that were asked for, the trie, the values and the states of nodes.
+        climbs: of the last history, value and end of windows, how far the ends of ranges have climbed.
         states: of the last history, value and window, the states of events.
     """
 
@@ -180,6 +181,7 @@ class Histories:
         self._sorted: dict[tuple[str, ...], tuple[Sorted, Sorted]] = {}
         self._made: dict[tuple[object, ...], History] = {}
         self.nodes: Latest[tuple[Trie, Values, Array]] = Latest()
+        self.climbs: Latest[Array] = Latest()
         self.states: Latest[Array] = Latest()
 
     def of(self, definition: JoinDefinition, parts: Parts) -> History:

@@ -37,7 +37,8 @@ def values_of(found: Array, is_null: Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_floating(kind):
         numbers = np.where(found == LEAST, np.nan, _turned(found).view(np.float64))
         return pa.array(numbers, pa.float64(), mask=is_null).cast(kind)
-    return pa.array(np.where(is_null, 0, found), pa.int64(), mask=is_null).cast(kind)
+    whole = pa.array(found, pa.int64(), mask=is_null)
+    return whole if pa.types.is_int64(kind) else whole.cast(kind)
 
 
 def _turned(bits: Array) -> Array:

@@ -46,7 +46,7 @@ def node_states(trie: Trie, values: Values) -> Array:
     return _folded(trie.nodes, *values)
 
 
-def write_states(trie: Trie, values: Values, states: Array, first: Array, end: Array, root: Array, before: Array, begin: int, stop: int, to: Array, out: Array) -> None:  # fmt: skip
+def write_states(trie: Trie, values: Values, states: Array, climbs: Array, first: Array, end: Array, root: Array, before: Array, begin: int, stop: int, to: Array, out: Array) -> None:  # fmt: skip
     """Write the states of the rows that events see: of rows in ``[first, end)`` those with a value that are known by then.
 
     That of an event without rows is left as it is.
@@ -55,6 +55,7 @@ def write_states(trie: Trie, values: Values, states: Array, first: Array, end: A
         trie: the history.
         values: of its rows.
         states: of :func:`node_states`.
+        climbs: of :func:`new_climbs`, or as another call with the same ``end`` has left them; then windows that are longer than its ones begin where it has ended.
         first: of each event, the first row of its window: int64.
         end: the row after its last one; both are ends of leaves: int64.
         root: the root of its key: int64.
@@ -64,8 +65,15 @@ def write_states(trie: Trie, values: Values, states: Array, first: Array, end: A
         to: the place of each event in ``out``: int64.
         out: the states of events: int64, 4 columns.
     """
-    _written(trie.nodes, trie.leaf, trie.known, trie.known_first, trie.known_last, *values, states, states.view(np.float64),
+    _written(trie.nodes, trie.leaf, trie.known, trie.known_first, trie.known_last, *values, states, states.view(np.float64), climbs, climbs.view(np.float64),
              first, end, root, before, begin, stop, to, out, out.view(np.float64))  # fmt: skip
+
+
+def new_climbs(events: int) -> Array:
+    """By event the node to which the end of its range has climbed (-1: not yet), the greatest known time on the way, and the state of the way: int64, 6 columns."""
+    climbs = np.empty((events, 6), np.int64)
+    climbs[:, 0] = -1
+    return climbs
 
 
 @vectorised
@@ -154,7 +162,8 @@ def _write(states: Array, sums: Array, at: int, state: tuple[int, float, int, in
 @compiled
 def _written(
     nodes: Array, leaf: Array, known: Array, known_first: Array, known_last: Array, number: Array, low: Array, high: Array, valid: Array, half_life: float,
-    states: Array, sums: Array, first: Array, end: Array, root: Array, before: Array, begin: int, stop: int, to: Array, out: Array, out_sums: Array,
+    states: Array, sums: Array, climbs: Array, climb_sums: Array, first: Array, end: Array, root: Array, before: Array, begin: int, stop: int, to: Array,
+    out: Array, out_sums: Array,
 ) -> None:  # fmt: skip
     is_late = len(known) > 0
     waiting, phases = np.empty(DEPTH, np.int64), np.empty(DEPTH, np.int64)
@@ -174,15 +183,26 @@ def _written(
                     state = _combined(state, _read(states, sums, parent - 1), half_life)
                     latest = max(latest, known_last[parent - 1]) if is_late else 0
                 a, parent = parent, nodes[parent, PARENT]
-            later = _read(states, sums, b)
-            latest = max(latest, known_last[b]) if is_late else 0
+            later, latest_way = _read(states, sums, b), known_last[b] if is_late else 0
+            if climbs[event, 0] >= 0 and nodes[climbs[event, 0], FIRST] > since:
+                b, latest_way = climbs[event, 0], climbs[event, 1]
+                later = (climbs[event, 2], climb_sums[event, 3], climbs[event, 4], climbs[event, 5])
             parent = nodes[b, PARENT]
             while nodes[parent, FIRST] > since:
                 near = nodes[parent, NEAR]
                 if near != b:
                     later = _combined(_read(states, sums, near), later, half_life)
-                    latest = max(latest, known_last[near]) if is_late else 0
+                    latest_way = max(latest_way, known_last[near]) if is_late else 0
                 b, parent = parent, nodes[parent, PARENT]
+            climbs[event, 0], climbs[event, 1], climbs[event, 2], climbs[event, 4], climbs[event, 5] = (
+                b,
+                latest_way,
+                later[0],
+                later[2],
+                later[3],
+            )
+            climb_sums[event, 3] = later[1]
+            latest = max(latest, latest_way)
             state = _combined(state, later, half_life)
         if is_late and latest >= before[event]:  # look at the rows of some nodes one by one
             depth = 1

@@ -17,7 +17,7 @@ from transforms.joins.ranks import number_ranks, values_of
 from transforms.kernels.histories import Trie, trie_of
 from transforms.kernels.history_order import equal_rows, order_by_key, rows_before
 from transforms.kernels.history_rows import known_rows
-from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, Values, node_states, write_states
+from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, Values, new_climbs, node_states, write_states
 
 I64 = st.integers(-(2**63), 2**63 - 1)
 TIMES = st.integers(0, 6) | st.integers(2, 8) | st.integers(0, 12) | I64
@@ -106,9 +106,9 @@ def _made(rows: list[Row], events: list[tuple[int, int, int]]) -> Made:
     return Made(trie, values, first, np.maximum(first, end), trie.roots[keys[order]], at[order], order)
 
 
-def _states(made: Made) -> Any:
+def _states(made: Made, climbs: Any = None) -> Any:
     out = np.zeros((len(made.first), 4), np.int64)
-    write_states(made.trie, made.values, node_states(made.trie, made.values), made.first, made.end, made.root, made.before, 0, len(out), np.arange(len(out)), out)  # fmt: skip
+    write_states(made.trie, made.values, node_states(made.trie, made.values), new_climbs(len(out)) if climbs is None else climbs, made.first, made.end, made.root, made.before, 0, len(out), np.arange(len(out)), out)  # fmt: skip
     return out
 
 
@@ -183,3 +183,14 @@ def test_bounds_are_shifted_and_moved_back(times: list[int], at: list[int], shif
     if hop:
         bounds = [max(one, least + hop) // hop * hop for one in bounds]
     assert found.tolist() == [sum(time < bound for time in times) for bound in bounds]
+
+
+@given(ROWS, EVENTS, st.lists(st.integers(0, 20) | st.integers(0, 2**63 - 1), max_size=4))
+def test_climbs_of_other_windows_change_no_bit(rows: list[Row], events: list[tuple[int, int, int]], windows: list[int]) -> None:  # fmt: skip
+    """Shorter and longer ones before, in any order."""
+    rows.sort(key=lambda row: row[:2])
+    made = _made(rows, events)
+    climbs = new_climbs(len(made.first))
+    for window in windows:
+        _states(_made(rows, [(key, at, window) for key, at, _ in events]), climbs)
+    assert _shown(_states(made, climbs)) == _shown(_states(made))
