@@ -134,6 +134,9 @@ class Model:
                                next_step='start from a column, as in hr.text("query")')  # fmt: skip
         component = self.forms.of(expression.node)
         joins = definitions_read(component, expression.node)
+        if self.table:
+            for one in joins.values():
+                one.check_events(self.table)
         self.inputs[name] = ModelInput(name, component, component.identity, expectation_of(expect, where), joins)
 
 

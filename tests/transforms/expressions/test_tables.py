@@ -146,6 +146,13 @@ def test_a_label_is_not_joined(label: object) -> None:
         Model("ctr", client="search", label=label)  # type: ignore[arg-type]
 
 
+def test_an_input_whose_events_would_see_themselves_is_refused() -> None:
+    seen = table("clicks", including_equal=True).by(int64("item")).count()
+    Model("ctr", client="search", label="clicked", table="views").input("seen", seen)
+    with pytest.raises(InputError, match="or an event sees itself"):
+        Model("ctr", client="search", label="clicked", table="clicks").input("seen", seen)
+
+
 def test_a_plain_label_stays() -> None:
     assert Model("ctr", client="search", label="clicked").target == Target("clicked")
 
