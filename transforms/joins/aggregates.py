@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrays import Array
-from transforms.columns.positions import check_positions
+from transforms.columns.positions import POSITION_MAX, check_positions
 from transforms.durations import MOST_MICROS
 from transforms.joins.definition import Aggregate, JoinDefinition, column_type
 from transforms.joins.histories import Histories, History, Window
@@ -72,7 +72,7 @@ def _latest_in_time(definition: JoinDefinition, parts: Parts, made: Histories) -
         used = is_kept & used if len(used) else is_kept
     at = seen_at(definition, made.events.time)
     found, is_tied = latest_in_time(keys.rows, made.rows.time, used, keys.events, at, keys.size, window_end(definition), definition.window_micros is None, -(definition.window_micros or 0), definition.hop_micros)  # fmt: skip
-    return None if is_tied else values.take(pa.array(found, mask=found < 0))
+    return None if is_tied else _taken(values, pa.array(found, mask=found < 0))
 
 
 def _one_row(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> pa.Array:
@@ -82,7 +82,16 @@ def _one_row(definition: JoinDefinition, parts: Parts, made: Histories, history:
     order = history.order(parts.order, parts.value)
     first, end, rows = _ranges(history, window, order, values, 1, is_latest)
     taken = one_of_ranges(first, end, rows, history.events.order, len(made.events.time), is_latest)
-    return values.take(pa.array(taken, mask=taken < 0))
+    return _taken(values, pa.array(taken, mask=taken < 0))
+
+
+def _taken(values: pa.Array, rows: pa.Array) -> pa.Array:
+    """The values of rows. Raises :class:`~transforms.errors.DataError` for texts of more bytes than one column can hold."""
+    if pa.types.is_string(values.type):
+        lengths = pc.binary_length(values)
+        if (pc.max(lengths).as_py() or 0) * len(rows) > POSITION_MAX:
+            check_positions(pc.sum(lengths.take(rows)).as_py() or 0, "bytes of texts of a joined column")
+    return values.take(rows)
 
 
 def _last_rows(definition: JoinDefinition, parts: Parts, made: Histories, history: History, window: Window) -> pa.Array:
@@ -98,7 +107,7 @@ def _last_rows(definition: JoinDefinition, parts: Parts, made: Histories, histor
         listed = pa.array((event - made.rows.time[items]).astype(np.float64) / SECOND_US, pa.float64())
     else:
         assert values is not None
-        listed = values.take(pa.array(items))
+        listed = _taken(values, pa.array(items))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), listed).cast(arrow_type(column_type(definition)))
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import transforms.expressions.expression as hr
 from tests.support.examples import scaled
-from transforms.errors import InputError, UnknownColumn
+from transforms.errors import DataError, InputError, UnknownColumn
 from transforms.expressions.tables import table
 from transforms.graphs.graph import component_document
 from transforms.joins.column import JoinedColumn
@@ -316,6 +316,17 @@ def test_every_nan_is_the_quiet_one() -> None:
     for aggregate in (Aggregate.SUM, Aggregate.MEAN, Aggregate.RATIO, Aggregate.DECAYED):
         found = joined_column(defined(aggregate, "x"), events, "at", rows, "time")
         assert np.asarray(found).view(np.uint64).tolist() == [0x7FF8000000000000], aggregate
+
+
+@pytest.mark.parametrize("known_at", ["", "known"])
+def test_texts_that_one_column_cannot_hold_are_refused(known_at: str) -> None:
+    rows = pa.table({"k": [1], "time": pa.array([0], TIME), "known": pa.array([0], TIME), "t": ["x" * (1 << 20)]})
+    events = pa.table({"k": np.ones(2048, np.int64), "at": pa.array(np.arange(2048) + 1, pa.int64()).cast(TIME)})
+    keyed = table("log", known_at=known_at or None).by(hr.int64("k"))
+    for column in (keyed.latest(hr.text("t")), keyed.last(3, hr.text("t"))):
+        with pytest.raises(DataError, match="bytes of texts of a joined column of one batch must fit"):
+            joined_column(definition_of(column), events, "at", rows, "time")
+        assert len(joined_column(definition_of(column), events[:3], "at", rows, "time")) == 3
 
 
 def test_definitions_of_two_tables_are_refused() -> None:
