@@ -160,15 +160,58 @@ def _write(states: Array, sums: Array, at: int, state: tuple[int, float, int, in
 
 
 @compiled
+def _of_known_rows(
+    nodes: Array, known: Array, known_first: Array, known_last: Array, number: Array, low: Array, high: Array, valid: Array, half_life: float,
+    states: Array, sums: Array, root: int, since: int, until: int, before: int,
+) -> tuple[int, float, int, int]:  # fmt: skip
+    """The state of the rows in ``[since, until)`` that are known before a time: nodes with others are looked into.
+
+    The stack holds nodes, what of each is done (nothing, its earlier half, both), and the state of its earlier half: numba's cache cannot hold functions
+    that call themselves.
+    """
+    waiting, phases = np.empty(DEPTH, np.int64), np.empty(DEPTH, np.int64)
+    held = np.empty((DEPTH, 4), np.int64)
+    held_sums = held.view(np.float64)
+    state = (0, 0.0, _NO_LEAST, _NO_MOST)
+    depth = 1
+    waiting[0], phases[0] = root, 0
+    while depth:
+        top = depth - 1
+        node = waiting[top]
+        if phases[top] == 0:
+            if nodes[node, END] <= since or nodes[node, FIRST] >= until or known_first[node] >= before:
+                state = (0, 0.0, _NO_LEAST, _NO_MOST)
+                depth -= 1
+            elif nodes[node, FIRST] >= since and nodes[node, END] <= until and known_last[node] < before:
+                state = _read(states, sums, node)
+                depth -= 1
+            elif nodes[node, NEAR] < 0:
+                state = _of_rows(
+                    nodes[node, FIRST], nodes[node, END], known, before, number, low, high, valid, half_life
+                )
+                depth -= 1
+            else:
+                phases[top] = 1
+                waiting[depth], phases[depth] = nodes[node, NEAR], 0
+                depth += 1
+        elif phases[top] == 1:
+            _write(held, held_sums, top, state)
+            phases[top] = 2
+            waiting[depth], phases[depth] = node - 1, 0
+            depth += 1
+        else:
+            state = _combined(_read(held, held_sums, top), state, half_life)
+            depth -= 1
+    return state
+
+
+@compiled
 def _written(
     nodes: Array, leaf: Array, known: Array, known_first: Array, known_last: Array, number: Array, low: Array, high: Array, valid: Array, half_life: float,
     states: Array, sums: Array, climbs: Array, climb_sums: Array, first: Array, end: Array, root: Array, before: Array, begin: int, stop: int, to: Array,
     out: Array, out_sums: Array,
 ) -> None:  # fmt: skip
     is_late = len(known) > 0
-    waiting, phases = np.empty(DEPTH, np.int64), np.empty(DEPTH, np.int64)
-    held = np.empty((DEPTH, 4), np.int64)
-    held_sums = held.view(np.float64)
     for event in range(begin, stop):
         since, until = first[event], end[event]
         if since >= until:
@@ -204,32 +247,6 @@ def _written(
             climb_sums[event, 3] = later[1]
             latest = max(latest, latest_way)
             state = _combined(state, later, half_life)
-        if is_late and latest >= before[event]:  # look at the rows of some nodes one by one
-            depth = 1
-            waiting[0], phases[0] = root[event], 0
-            while depth:
-                top = depth - 1
-                node = waiting[top]
-                if phases[top] == 0:
-                    if nodes[node, END] <= since or nodes[node, FIRST] >= until or known_first[node] >= before[event]:
-                        state = (0, 0.0, _NO_LEAST, _NO_MOST)
-                        depth -= 1
-                    elif nodes[node, FIRST] >= since and nodes[node, END] <= until and known_last[node] < before[event]:
-                        state = _read(states, sums, node)
-                        depth -= 1
-                    elif nodes[node, NEAR] < 0:
-                        state = _of_rows(nodes[node, FIRST], nodes[node, END], known, before[event], number, low, high, valid, half_life)  # fmt: skip
-                        depth -= 1
-                    else:
-                        phases[top] = 1
-                        waiting[depth], phases[depth] = nodes[node, NEAR], 0
-                        depth += 1
-                elif phases[top] == 1:
-                    _write(held, held_sums, top, state)
-                    phases[top] = 2
-                    waiting[depth], phases[depth] = node - 1, 0
-                    depth += 1
-                else:
-                    state = _combined(_read(held, held_sums, top), state, half_life)
-                    depth -= 1
+        if is_late and latest >= before[event]:
+            state = _of_known_rows(nodes, known, known_first, known_last, number, low, high, valid, half_life, states, sums, root[event], since, until, before[event])  # fmt: skip
         _write(out, out_sums, to[event], state)
