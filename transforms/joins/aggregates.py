@@ -55,9 +55,9 @@ def aggregated(definition: JoinDefinition, parts: Parts, made: Histories) -> pa.
     return _finished(definition, made, _states(definition, parts, made, history, window))
 
 
-def _of_events(made: Histories, history: History, found: Array, without: int = 0) -> Array:
-    """What was found for sorted events in the order of the table; ``without``: for events that have no key or time."""
-    out = np.full((len(made.events.time), *found.shape[1:]), without, found.dtype)
+def _of_events(made: Histories, history: History, found: Array) -> Array:
+    """Numbers of sorted events in the order of the table; 0 for events that have no key or time."""
+    out = np.zeros(len(made.events.time), found.dtype)
     out[history.events.order] = found
     return out
 
