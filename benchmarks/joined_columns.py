@@ -32,7 +32,8 @@ from benchmarks.support.join_rivals import Source, as_table, duckdb_latest, duck
 from transforms.expressions.expression import Expr, int64
 from transforms.expressions.tables import table
 from transforms.joins.column import joined_columns_of
-from transforms.joins.evaluation import columns_read, joined_columns
+from transforms.joins.columns_read import columns_read
+from transforms.joins.evaluation import joined_columns
 
 KEYS = 100_000
 DAY_SECS = 86_400

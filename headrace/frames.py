@@ -183,7 +183,8 @@ def _itself(array: pa.Array) -> pa.Array:
 def _joined(source: _Source, components: Mapping[str, Node], tables: Mapping[str, Any], time: str) -> dict[str, pa.Array]:  # fmt: skip
     """The joined columns that the expressions read and the frame does not have, by name."""
     from transforms.joins.column import joined_columns_of
-    from transforms.joins.evaluation import columns_read, joined_columns
+    from transforms.joins.columns_read import columns_read
+    from transforms.joins.evaluation import joined_columns
 
     by_table: dict[str, dict[str, JoinDefinition]] = {}
     for name, one in joined_columns_of(components.values()).items():

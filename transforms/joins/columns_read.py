@@ -9,6 +9,13 @@ from transforms.graphs.graph import RawColumn, component_from_document, raw_colu
 from transforms.joins.definition import JoinDefinition
 
 
+def columns_read(definition: JoinDefinition) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of the columns of events and of rows that a definition reads, ``known_at`` included; not their times."""
+    known = frozenset({definition.known_at} if definition.known_at else ())
+    own, other = (frozenset(one.name for one in side) for side in (own_columns(definition), other_columns(definition)))
+    return own, other | known
+
+
 def own_columns(definition: JoinDefinition) -> tuple[RawColumn, ...]:
     """The columns of the events that keys are computed from, by name; not the time."""
     return _columns([pair.own for pair in definition.keys])

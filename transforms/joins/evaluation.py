@@ -10,7 +10,7 @@ from transforms.arrays import Array
 from transforms.columns.nans import with_one_nan
 from transforms.errors import DataError, InputError, UnknownColumn, nearest
 from transforms.execution.plan import compile_plan
-from transforms.graphs.graph import Node, raw_columns
+from transforms.graphs.graph import Node
 from transforms.joins.aggregates import aggregated, sharing_order
 from transforms.joins.definition import JoinDefinition
 from transforms.joins.histories import Events, Histories, Rows
@@ -62,13 +62,6 @@ def joined_columns(
     ordered = sorted(definitions, key=lambda name: sharing_order(definitions[name], parts[name]))
     found = {name: with_one_nan(aggregated(definitions[name], parts[name], made)) for name in ordered}
     return {name: found[name] for name in definitions}
-
-
-def columns_read(definition: JoinDefinition) -> tuple[frozenset[str], frozenset[str]]:
-    """The columns that a definition reads: of the events' table, and of the other one; without their times."""
-    parts = parts_of(definition)
-    own, other = (frozenset(column.name for node in nodes for column in raw_columns(node)) for nodes in (parts.own, parts.over_rows))  # fmt: skip
-    return own, other | ({definition.known_at} if definition.known_at else frozenset())
 
 
 def _computed(nodes: Iterable[Node], table: pa.Table) -> dict[str, pa.Array]:

@@ -22,10 +22,11 @@ def check_joins(connection: Connection, model: str, table: Table, joins: Mapping
     """Raise unless ``table`` and the other tables have what the joined columns of a model are computed from.
 
     Raises :class:`~warehouse.errors.UnknownTable`, :class:`UnknownColumn`, :class:`TypeMismatch`, and :class:`InputError` for a table
-    without a time column.
+    without a time column, and for events that would see themselves.
     """
     for definition in joins.values():
         where = f"model {model}, {definition.aggregate} of table {definition.table}"
+        definition.check_events(table.name)
         other = get_table(connection, definition.table)
         time_column(table, where)
         time_column(other, where)

@@ -128,6 +128,7 @@ def test_damaged_rows_fail_the_column_and_no_other_one(warehouse, folders):
         (hr.table("clicks").by("key", equals=hr.int64("user")).count(), UnknownColumn, "key"),
         (CLICKS.sum(hr.int64("country")), TypeMismatch, "country"),
         (hr.table("clicks", known_at="paid").by("id", equals=hr.int64("user")).count(), TypeMismatch, "paid"),
+        (hr.table("log", including_equal=True).by(hr.int64("user")).count(), InputError, "an event sees itself"),
         (hr.table("timeless").by("id", equals=hr.int64("user")).count(), InputError, "--time-column"),
     ],
 )
