@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from transforms.arrays import Array
 from transforms.joins.evaluation import joined_columns
-from warehouse.joins.buckets import KeyBuckets
+from warehouse.joins.keys import Keys
 from warehouse.joins.time_ranges import as_times
 from warehouse.joins.views import TimedFragment, Views, bounds
 from warehouse.matching.join_checks import time_column
@@ -25,7 +25,7 @@ from warehouse.tables.raw import read_raw
 from warehouse.tables.table import Table
 
 #: The name that the time of an event and of a row has while a column is computed; no column of a table has it.
-_TIME = "@time"
+TIME = "@time"
 #: The rows of the other table that are in memory together, about.
 MOST_ROWS = 20_000_000
 
@@ -51,17 +51,22 @@ def computed_columns(
     Raises what reading raises, and :class:`~transforms.errors.DataError` for an expression that fails.
     """
     found: dict[str, list[pa.Array]] = {}
-    for group in _by_keys(records):
-        for name, values in _Computation(storage, tables, views, own, group).columns().items():
-            ends = np.cumsum([one.placed.fragment.rows for one in own])
-            found[name] = [
-                values.slice(int(end) - one.placed.fragment.rows, one.placed.fragment.rows)
-                for one, end in zip(own, ends, strict=True)
-            ]
+    for group in by_keys(records):
+        for name, values in Computation(storage, tables, views, own, group).columns().items():
+            found[name] = split(values, own)
     return found
 
 
-def _by_keys(records: Iterable[JoinedRecord]) -> Iterable[list[JoinedRecord]]:
+def split(values: pa.Array, own: Sequence[TimedFragment]) -> list[pa.Array]:
+    """The values of each of the fragments, from those of all."""
+    ends = np.cumsum([one.placed.fragment.rows for one in own])
+    return [
+        values.slice(int(end) - one.placed.fragment.rows, one.placed.fragment.rows)
+        for one, end in zip(own, ends, strict=True)
+    ]
+
+
+def by_keys(records: Iterable[JoinedRecord]) -> Iterable[list[JoinedRecord]]:
     """The columns by their keys, which are divided into buckets together."""
     found: defaultdict[str, list[JoinedRecord]] = defaultdict(list)
     for record in records:
@@ -70,8 +75,15 @@ def _by_keys(records: Iterable[JoinedRecord]) -> Iterable[list[JoinedRecord]]:
     return found.values()
 
 
-class _Computation:
-    """The columns of one set of keys over fragments."""
+class Computation:
+    """The columns of one set of keys over fragments.
+
+    Attributes:
+        own: The fragments.
+        keys: The keys.
+        definitions: The columns by name.
+        seen: The fragments of the other table that events may see.
+    """
 
     def __init__(
         self,
@@ -81,55 +93,70 @@ class _Computation:
         own: Sequence[TimedFragment],
         records: Sequence[JoinedRecord],
     ) -> None:
-        self._storage, self._own, self._records = storage, own, records
+        self._storage, self._records, self.own = storage, records, own
+        self.keys = Keys(records[0].definition.keys)
         self._times = tuple(time_column(one, one.name) for one in tables)
-        self._definitions = {one.column: one.definition for one in records}
-        self._seen, self._low, self._high = _seen(views, own, records)
+        self.definitions = {one.column: one.definition for one in records}
+        self.seen, self._low, self._high = _seen(views, own, records)
 
     def columns(self) -> dict[str, pa.Array]:
         """The values over all fragments, in their order."""
-        rows = sum(one.placed.fragment.live_rows for one in self._seen)
+        rows = sum(one.placed.fragment.live_rows for one in self.seen)
         buckets = -(-rows // MOST_ROWS)
-        events = self._events()
+        events = self.events()
         if buckets <= 1:
-            return joined_columns(self._definitions, events, _TIME, self._rows(), _TIME)
-        return self._by_bucket(events, KeyBuckets(self._records[0].definition.keys, buckets))
+            return joined_columns(self.definitions, events, TIME, self.rows(), TIME)
+        return self._by_bucket(events, buckets)
 
-    def _by_bucket(self, events: pa.Table, buckets: KeyBuckets) -> dict[str, pa.Array]:
-        bucket_of = buckets.of_events(events)
+    def _by_bucket(self, events: pa.Table, buckets: int) -> dict[str, pa.Array]:
+        bucket_of = self.keys.buckets_of_events(events, buckets)
         order = np.argsort(bucket_of, kind="stable")
         parts: defaultdict[str, list[pa.Array]] = defaultdict(list)
-        for number in range(buckets.count):
+        for number in range(buckets):
             chosen = events.filter(pa.array(bucket_of == number))
-            rows = self._rows(partial(_is_in_bucket, buckets, number))
-            for name, values in joined_columns(self._definitions, chosen, _TIME, rows, _TIME).items():
+            rows = self.rows(partial(_is_in_bucket, self.keys, buckets, number))
+            for name, values in joined_columns(self.definitions, chosen, TIME, rows, TIME).items():
                 parts[name].append(values)
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
         return {name: pa.concat_arrays(arrays).take(pa.array(places)) for name, arrays in parts.items()}
 
-    def _events(self) -> pa.Table:
+    def events(self) -> pa.Table:
+        """What is read of the events of all fragments, with their times."""
         columns = sorted(frozenset[str]().union(*(record.own_columns for record in self._records)))
         parts = []
-        for one in self._own:
+        for one in self.own:
             raw = read_raw(self._storage, one.placed.fragment, sorted({*columns, self._times[0]}))
-            parts.append(raw.select(columns).append_column(_TIME, as_times(raw.column(self._times[0]))))
+            parts.append(raw.select(columns).append_column(TIME, as_times(raw.column(self._times[0]))))
         return _joined(parts)
 
-    def _rows(self, chosen: Callable[[pa.Table], Array] | None = None) -> pa.Table:
-        """The rows of the other table that events may see; ``chosen``: whether a row is wanted."""
-        columns = sorted(frozenset[str]().union(*(record.other_columns for record in self._records)))
+    def changed_rows(self, changed: Sequence[TimedFragment]) -> pa.Table:
+        """What is read of all rows of fragments of the other table, with their times; deleted ones included."""
+        columns = self._other_columns
         parts = []
-        for other in self._seen:
+        for other in changed:
             raw = read_raw(self._storage, other.placed.fragment, sorted({*columns, self._times[1]}))
-            part = raw.select(columns).append_column(_TIME, as_times(raw.column(self._times[1])))
-            part = part.filter(_needed(self._storage, other.placed, part.column(_TIME), self._low, self._high))
+            parts.append(raw.select(columns).append_column(TIME, as_times(raw.column(self._times[1]))))
+        return _joined(parts) if parts else _no_rows(columns, self._records)
+
+    @property
+    def _other_columns(self) -> list[str]:
+        return sorted(frozenset[str]().union(*(record.other_columns for record in self._records)))
+
+    def rows(self, chosen: Callable[[pa.Table], Array] | None = None) -> pa.Table:
+        """The rows of the other table that events may see; ``chosen``: whether a row is wanted."""
+        columns = self._other_columns
+        parts = []
+        for other in self.seen:
+            raw = read_raw(self._storage, other.placed.fragment, sorted({*columns, self._times[1]}))
+            part = raw.select(columns).append_column(TIME, as_times(raw.column(self._times[1])))
+            part = part.filter(_needed(self._storage, other.placed, part.column(TIME), self._low, self._high))
             parts.append(part if chosen is None else part.filter(pa.array(chosen(part))))
         return _joined(parts) if parts else _no_rows(columns, self._records)
 
 
-def _is_in_bucket(buckets: KeyBuckets, number: int, rows: pa.Table) -> Array:
-    found: Array = buckets.of_rows(rows) == number
+def _is_in_bucket(keys: Keys, buckets: int, number: int, rows: pa.Table) -> Array:
+    found: Array = keys.buckets_of_rows(rows, buckets) == number
     return found
 
 
@@ -178,4 +205,4 @@ def _no_rows(columns: Sequence[str], records: Sequence[JoinedRecord]) -> pa.Tabl
     """A table of the declared types without a row."""
     types: Mapping[str, pa.DataType] = {name: kind for record in records for name, kind in record.other_types.items()}
     fields = [pa.field(name, types[name]) for name in columns]
-    return pa.schema([*fields, pa.field(_TIME, pa.timestamp("us"))]).empty_table()
+    return pa.schema([*fields, pa.field(TIME, pa.timestamp("us"))]).empty_table()

@@ -37,12 +37,14 @@ class OutdatedJoins:
         other: The table that they are joined from.
         views: What fragments see of it.
         fragments: The outdated fragments.
+        known: The checksum of the values of each known view of the table's joined columns.
     """
 
     table: Table
     other: Table
     views: Views
     fragments: tuple[OutdatedFragment, ...]
+    known: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def _compared(
                 columns.append((record, view))
         if columns:
             fragments.append(OutdatedFragment(timed, tuple(columns)))
-    return OutdatedJoins(table, other, views, tuple(fragments))
+    return OutdatedJoins(table, other, views, tuple(fragments), known)
 
 
 def _known_views(connection: Connection, table: str) -> dict[str, str]:

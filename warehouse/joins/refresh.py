@@ -13,7 +13,7 @@ import pyarrow as pa
 from transforms.errors import DataError
 from transforms.joins.definition import JoinDefinition
 from warehouse.joins.changed_values import cause_text, changed_events
-from warehouse.joins.computation import computed_columns
+from warehouse.joins.computation import Computation, by_keys, split
 from warehouse.joins.leases import JoinLease, lease_fragments, leased_elsewhere, renewed
 from warehouse.joins.outdated import (
     DATA_ERRORS,
@@ -25,11 +25,12 @@ from warehouse.joins.outdated import (
     outdated_joins,
 )
 from warehouse.joins.publication import ComputedColumn, publish_columns
+from warehouse.joins.repair import repaired_columns
 from warehouse.joins.time_ranges import timed_fragments
 from warehouse.joins.views import TimedFragment, Views
 from warehouse.matching.join_checks import time_column
 from warehouse.models.joined_columns import JoinedRecord, last_other_version, record_failure, write_joined_columns
-from warehouse.tables.manifests import current_fragments
+from warehouse.tables.manifests import PlacedFragment, current_fragments
 from warehouse.tables.raw import read_raw
 from warehouse.warehouse import Warehouse
 
@@ -164,16 +165,43 @@ def _computed(
     records: Sequence[JoinedRecord],
     before: _Before,
 ) -> list[ComputedColumn]:
-    own = [one.own for one in fragments]
-    values = computed_columns(warehouse.storage, (joins.table, joins.other), joins.views, own, records)
+    """The columns of fragments; those that have values of before are repaired where few rows have changed."""
+    names = {record.column for record in records}
     found = []
-    for at, one in enumerate(fragments):
-        for record, view in one.columns:
-            if record.column in values:
-                array = values[record.column][at]
-                changed, cause = before.compared(record, one.own, array)
-                found.append(ComputedColumn(one.own.placed, record, view, array, changed, cause))
-    return found
+    for group in by_keys(records):
+        by_views: defaultdict[object, list[OutdatedFragment]] = defaultdict(list)
+        for one in fragments:
+            by_views[before.versions(group, one.own)].append(one)
+        for versions, some in by_views.items():
+            own = [one.own for one in some]
+            work = Computation(warehouse.storage, (joins.table, joins.other), joins.views, own, group)
+            values = None if versions is None else _repaired(work, group, before)
+            found += [(some, values or {name: split(column, own) for name, column in work.columns().items()})]
+    computed = []
+    for some, values in found:
+        for at, one in enumerate(some):
+            for record, view in one.columns:
+                if record.column in names and record.column in values:
+                    array = values[record.column][at]
+                    changed, cause = before.compared(record, one.own, array)
+                    computed.append(ComputedColumn(one.own.placed, record, view, array, changed, cause))
+    return computed
+
+
+def _repaired(work: Computation, records: Sequence[JoinedRecord], before: _Before) -> dict[str, list[pa.Array]] | None:
+    """The columns, from their values of before; None if too much has changed, or what was seen before cannot be read any more."""
+    changed: dict[tuple[int, bool], TimedFragment] = {}
+    for record in records:
+        for own in work.own:
+            for is_now, pieces in zip((True, False), before.changed(record, own), strict=True):
+                changed.update(((one.placed.row, is_now), one) for one in pieces)
+    try:
+        return repaired_columns(work, list(changed.values()), {
+            record.column: [before.values(record, own) for own in work.own] for record in records
+        })  # fmt: skip
+    except DATA_ERRORS as error:
+        _LOG.info("joined columns of table %s are computed anew: %s", records[0].table, error)
+        return None
 
 
 class _Before:
@@ -182,32 +210,67 @@ class _Before:
     def __init__(self, warehouse: Warehouse, joins: OutdatedJoins) -> None:
         self._warehouse, self._joins = warehouse, joins
         self._views: dict[int, Views] = {}
+        self._versions: dict[tuple[str, str], int | None] = {}
+
+    def versions(self, records: Sequence[JoinedRecord], own: TimedFragment) -> tuple[int | None, ...] | None:
+        """The versions of the other table that the values of a fragment follow; None if it has no values, or they follow other events."""
+        found = []
+        for record in records:
+            views = self._views_of(record, own)
+            if views is None or self._joins.known.get(views.digest(record, own)) != self._checksum(record, own):
+                return None
+            found.append(self._versions[record.column, self._checksum(record, own)])
+        return tuple(found)
+
+    def changed(
+        self, record: JoinedRecord, own: TimedFragment
+    ) -> tuple[tuple[TimedFragment, ...], tuple[TimedFragment, ...]]:
+        """The fragments of the other table that events may see now and not before, and before and not now."""
+        views = self._views_of(record, own)
+        assert views is not None, "it has values"
+        return self._joins.views.changed(record, own, views)
+
+    def values(self, record: JoinedRecord, own: TimedFragment) -> pa.Array:
+        """The values of a fragment."""
+        return _one(read_raw(self._warehouse.storage, own.placed.fragment, [record.column]).column(0))
 
     def compared(self, record: JoinedRecord, own: TimedFragment, values: pa.Array) -> tuple[int | None, str]:
         """The events whose values differ from those of before, and why they were computed, as a sentence."""
-        fragment = own.placed.fragment
-        checksum = fragment.digests.get(record.column)
-        after = self._joins.views.contents(record, own)
-        if checksum is None:
-            return None, cause_text(record.other_table, None, after, None, fragment.rows)
-        old = read_raw(self._warehouse.storage, fragment, [record.column]).column(0)
-        changed = changed_events(_one(old), values)
-        views = self._views_at(record, checksum)
+        rows, after = own.placed.fragment.rows, self._joins.views.contents(record, own)
+        if not self._checksum(record, own):
+            return None, cause_text(record.other_table, None, after, None, rows)
+        changed = changed_events(self.values(record, own), values)
+        views = self._views_of(record, own)
         before = None if views is None else views.contents(record, own)
-        return changed, cause_text(record.other_table, before, after, changed, fragment.rows)
+        return changed, cause_text(record.other_table, before, after, changed, rows)
 
-    def _views_at(self, record: JoinedRecord, checksum: str) -> Views | None:
-        """The views of the version of the other table that the values of before were computed from."""
-        with self._warehouse.catalog.read() as connection:
-            version = last_other_version(connection, record.table, record.column, checksum)
-            if version is None:
-                return None
-            if version not in self._views:
-                others = current_fragments(connection, record.other_table, at_version=version)
+    @staticmethod
+    def _checksum(record: JoinedRecord, own: TimedFragment) -> str:
+        return own.placed.fragment.digests.get(record.column, "")
+
+    def _views_of(self, record: JoinedRecord, own: TimedFragment) -> Views | None:
+        """The views of the version of the other table that the values of a fragment were computed from; None if that is not known."""
+        place = record.column, self._checksum(record, own)
+        if place not in self._versions:
+            self._versions[place] = self._version_of(record, place[1])
+        version = self._versions[place]
+        if version is None:
+            return None
         if version not in self._views:
-            own_time, other_time = (time_column(one, one.name) for one in (self._joins.table, self._joins.other))
-            self._views[version] = Views(own_time, timed_fragments(self._warehouse, others, other_time), other_time)
+            with self._warehouse.catalog.read() as connection:
+                others = current_fragments(connection, record.other_table, at_version=version)
+            self._views[version] = self._views_over(others)
         return self._views[version]
+
+    def _version_of(self, record: JoinedRecord, checksum: str) -> int | None:
+        if not checksum:
+            return None
+        with self._warehouse.catalog.read() as connection:
+            return last_other_version(connection, record.table, record.column, checksum)
+
+    def _views_over(self, others: Sequence[PlacedFragment]) -> Views:
+        own_time, other_time = (time_column(one, one.name) for one in (self._joins.table, self._joins.other))
+        return Views(own_time, timed_fragments(self._warehouse, others, other_time), other_time)
 
 
 def _one(values: pa.ChunkedArray) -> pa.Array:

@@ -7,7 +7,7 @@ deleted rows, what is read of the fragment itself, and the definition. Equal vie
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -61,13 +61,26 @@ class Views:
         seen = contents.digest_of(self._is_seen(record.definition, own))
         return digest([record.definition.digest, record.table, mine, seen])
 
+    def changed(
+        self, record: JoinedRecord, own: TimedFragment, before: Views
+    ) -> tuple[tuple[TimedFragment, ...], tuple[TimedFragment, ...]]:
+        """What events of ``own`` may see here and not in other views, and what only there: fragments of this and of those views."""
+        now, then = self._pieces(record, own), before._pieces(record, own)
+        return _without(now, then), _without(then, now)
+
+    def _pieces(self, record: JoinedRecord, own: TimedFragment) -> dict[bytes, list[TimedFragment]]:
+        digests = self._content_of(record).digests
+        found: dict[bytes, list[TimedFragment]] = {}
+        for at in np.flatnonzero(self._is_seen(record.definition, own)):
+            found.setdefault(digests[at], []).append(self._others[at])
+        return found
+
     def contents(self, record: JoinedRecord, own: TimedFragment) -> dict[bytes, int]:
         """The rows of each content that events of ``own`` may see of what a joined column reads."""
-        digests = self._content_of(record).digests
-        found: dict[bytes, int] = {}
-        for at in np.flatnonzero(self._is_seen(record.definition, own)):
-            found[digests[at]] = found.get(digests[at], 0) + self._others[at].placed.fragment.live_rows
-        return found
+        return {
+            content: sum(one.placed.fragment.live_rows for one in pieces)
+            for content, pieces in self._pieces(record, own).items()
+        }
 
     def _is_seen(self, definition: JoinDefinition, own: TimedFragment) -> Array:
         low, high = bounds(definition, own)
@@ -115,6 +128,13 @@ class _Contents:
         if key not in self._known:
             self._known[key] = hashlib.sha256(self._ordered[chosen].tobytes()).hexdigest()
         return self._known[key]
+
+
+def _without(
+    pieces: Mapping[bytes, Sequence[TimedFragment]], others: Mapping[bytes, Sequence[TimedFragment]]
+) -> tuple[TimedFragment, ...]:
+    """The fragments whose content the others do not have, or have less often."""
+    return tuple(one for content, listed in pieces.items() for one in listed[len(others.get(content, ())) :])
 
 
 def bounds(definition: JoinDefinition, own: TimedFragment) -> tuple[int | None, int | None]:

@@ -25,6 +25,7 @@ from warehouse.changes.overlay import fix_columns
 from warehouse.errors import UnknownTable
 from warehouse.files.arrow_file import write_arrow_file
 from warehouse.files.digests import column_digest
+from warehouse.joins.computation import Computation
 from warehouse.joins.preview import previewed_columns
 from warehouse.joins.refresh import JoinWorker
 from warehouse.maintenance.compact_table import compact_table
@@ -156,7 +157,7 @@ def killing(module, name, *, after):
     setattr(module, name, call)
 
 if point == "after the lease":
-    killing(refresh, "computed_columns", after=False)
+    killing(refresh.Computation, "columns", after=False)
 elif point == "after the first file":
     killing(storage.Storage, "write_atomic", after=True)
 elif point == "before the transaction":
@@ -201,9 +202,9 @@ def test_two_workers_share_the_fragments(warehouse, folders, monkeypatch):
     submit_model(warehouse, model(COUNT.log1p()))
     first, second = JoinWorker(warehouse, "first"), JoinWorker(warehouse, "second")
     seen: list[int] = []
-    original = __import__("warehouse.joins.refresh", fromlist=["computed_columns"]).computed_columns
+    original = Computation.columns
 
-    def meanwhile(*given):
+    def meanwhile(work):
         if not seen:
             seen.append(0)
             done = second.step()
@@ -211,9 +212,9 @@ def test_two_workers_share_the_fragments(warehouse, folders, monkeypatch):
             seen.append(done.fragments)
             assert second.step() is None, "the first worker has the rest"
             assert second.waiting == 2
-        return original(*given)
+        return original(work)
 
-    monkeypatch.setattr("warehouse.joins.refresh.computed_columns", meanwhile)
+    monkeypatch.setattr(Computation, "columns", meanwhile)
     assert first.step().fragments == 2
     assert seen == [0, 1]
     assert refresh(warehouse) == []

@@ -22,6 +22,7 @@ from warehouse import Warehouse, WarehouseConfig, read_solution, register_table,
 from warehouse.changes.append import append_rows
 from warehouse.changes.deletion import delete_rows
 from warehouse.changes.overlay import fix_columns
+from warehouse.joins import repair
 from warehouse.joins.preview import previewed_columns
 from warehouse.maintenance.compact_table import compact_table
 from warehouse.matching.explain import explain_model
@@ -39,8 +40,10 @@ HOURS = 3
 class JoinsMachine(RuleBasedStateMachine):
     """Two tables, a model over one of them that joins both, and a worker that comes by now and then."""
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(share=st.sampled_from([0.2, 10.0]))
+    def begin(self, share: float) -> None:
+        self.patched = pytest.MonkeyPatch()
+        self.patched.setattr(repair, "MOST_SHARE", share)
         self.folder = Path(tempfile.mkdtemp())
         self.serial = 0
         folders = write_tables(self.folder, HOURS)
@@ -54,6 +57,7 @@ class JoinsMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "warehouse"):
+            self.patched.undo()
             self.warehouse.close()
             shutil.rmtree(self.folder)
 
