@@ -130,22 +130,29 @@ class Computation:
             parts.append(raw.select(columns).append_column(TIME, as_times(raw.column(self._times[0]))))
         return _joined(parts)
 
-    def changed_rows(self, changed: Sequence[TimedFragment]) -> pa.Table:
-        """What is read of all rows of fragments of the other table, with their times; deleted ones included."""
-        columns = self._other_columns
+    def changed_rows(self, changed: Sequence[tuple[TimedFragment, TimedFragment | None]]) -> pa.Table:
+        """What is read of rows of the other table, with their times: all rows of a fragment, or those that are deleted in one of two and not in both."""
+        columns = self.other_columns
         parts = []
-        for other in changed:
+        for other, same in changed:
             raw = read_raw(self._storage, other.placed.fragment, sorted({*columns, self._times[1]}))
-            parts.append(raw.select(columns).append_column(TIME, as_times(raw.column(self._times[1]))))
+            part = raw.select(columns).append_column(TIME, as_times(raw.column(self._times[1])))
+            parts.append(part if same is None else part.filter(_differ(self._storage, other.placed, same.placed)))
         return _joined(parts) if parts else _no_rows(columns, self._records)
 
     @property
-    def _other_columns(self) -> list[str]:
+    def read_of_rows(self) -> frozenset[str]:
+        """The columns of the other table that decide, with its time."""
+        return frozenset({*self.other_columns, self._times[1]})
+
+    @property
+    def other_columns(self) -> list[str]:
+        """The columns of the other table that are read, beside the time."""
         return sorted(frozenset[str]().union(*(record.other_columns for record in self._records)))
 
     def rows(self, chosen: Callable[[pa.Table], Array] | None = None) -> pa.Table:
         """The rows of the other table that events may see; ``chosen``: whether a row is wanted."""
-        columns = self._other_columns
+        columns = self.other_columns
         parts = []
         for other in self.seen:
             raw = read_raw(self._storage, other.placed.fragment, sorted({*columns, self._times[1]}))
@@ -187,6 +194,16 @@ def _needed(storage: Storage, placed: PlacedFragment, times: pa.ChunkedArray, lo
     live = live_mask(storage, placed.fragment)
     chosen = pc.fill_null(inside, False)
     return chosen if live is None else pc.and_(chosen, pa.chunked_array([live]))
+
+
+def _differ(storage: Storage, one: PlacedFragment, other: PlacedFragment) -> pa.Array:
+    """Whether a row is deleted in one of two versions of a fragment and not in both."""
+    rows = one.fragment.rows
+    masks = [
+        pa.array(np.ones(rows, bool)) if (live := live_mask(storage, each.fragment)) is None else live
+        for each in (one, other)
+    ]
+    return pc.xor(*masks)
 
 
 def _joined(parts: Sequence[pa.Table]) -> pa.Table:

@@ -25,7 +25,7 @@ from warehouse.joins.outdated import (
     outdated_joins,
 )
 from warehouse.joins.publication import ComputedColumn, publish_columns
-from warehouse.joins.repair import repaired_columns
+from warehouse.joins.repair import changed_fragments, repaired_columns
 from warehouse.joins.time_ranges import timed_fragments
 from warehouse.joins.views import TimedFragment, Views
 from warehouse.matching.join_checks import time_column
@@ -190,18 +190,26 @@ def _computed(
 
 def _repaired(work: Computation, records: Sequence[JoinedRecord], before: _Before) -> dict[str, list[pa.Array]] | None:
     """The columns, from their values of before; None if too much has changed, or what was seen before cannot be read any more."""
-    changed: dict[tuple[int, bool], TimedFragment] = {}
+    seen: tuple[dict[tuple[int, str], TimedFragment], ...] = ({}, {})
     for record in records:
         for own in work.own:
-            for is_now, pieces in zip((True, False), before.changed(record, own), strict=True):
-                changed.update(((one.placed.row, is_now), one) for one in pieces)
+            for known, pieces in zip(seen, before.changed(record, own), strict=True):
+                known.update((_place(one), one) for one in pieces)
+    now, then = (list(known.values()) for known in seen)
+    changed = changed_fragments(now, then, work.read_of_rows)
     try:
-        return repaired_columns(work, list(changed.values()), {
+        return repaired_columns(work, changed, {
             record.column: [before.values(record, own) for own in work.own] for record in records
         })  # fmt: skip
     except DATA_ERRORS as error:
         _LOG.info("joined columns of table %s are computed anew: %s", records[0].table, error)
         return None
+
+
+def _place(one: TimedFragment) -> tuple[int, str]:
+    """A fragment and its deletions."""
+    deletions = one.placed.fragment.deletions
+    return one.placed.row, "" if deletions is None else deletions.checksum
 
 
 class _Before:
