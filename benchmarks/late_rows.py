@@ -1,13 +1,10 @@
-"""What late rows cost in a warehouse whose joined columns are computed: a worker's time beside the time for all columns from nothing.
+"""Cost of 1 % late rows: the rows computed again, compared with whole partitions and whole tables.
 
-    python -m benchmarks.late_rows [--rows N] [--events N] [--days D] [--keys K] [--late N] [--seed N]
+    python -m benchmarks.late_rows [--rows 4000000] [--hours 48] [--late 0.01]
 
-A table of rows and one of events over so many days, one file a day, keys evenly distributed. A model joins a count of 7 days, a sum, and the latest value, with an operation
-above each. Three changes are measured one after the other: late rows of keys that no event has, late rows of keys that events have, and deleted rows. After each the columns are
-compared with those of a new computation of everything, bit for bit.
-
-Target, as in the issue: 1,000 late rows in a history of 30 days and 30 million rows in at most 2 % of the time from nothing, and nothing above computed again where no value has
-changed. The time depends on how many events have the keys; with the skew of real keys more of them do.
+A table of hourly partitions is memoized for a model of four inputs. Then late rows of all hours are appended, a label
+column is overlaid, a raw column is corrected in one partition, and events are deleted. After each change a worker runs
+until the queue is empty; its work is counted in values (rows x components).
 """
 
 from __future__ import annotations
@@ -15,126 +12,114 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import headrace as hr
 from benchmarks.support.harness import machine
-from warehouse import Warehouse, WarehouseConfig, lease_tasks, queue_missing, register_table, submit_model
+from pipelines.worker.worker import WorkerConfig, run_worker
+from transforms.expressions.expression import cross, float32, int64, text
+from transforms.expressions.model import Model
+from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
 from warehouse.changes.append import append_rows
 from warehouse.changes.deletion import delete_rows
-from warehouse.files.digests import column_digest
-from warehouse.joins.preview import previewed_columns
-from warehouse.joins.refresh import JoinWorker
-from warehouse.queue.lease import release_tasks
-from warehouse.tables.manifests import current_fragments, get_table
+from warehouse.changes.outcome import Change
+from warehouse.changes.overlay import fix_columns, overlay_columns
 
-START_DAY = np.datetime64("2026-01-01")
-DAY_US = 86_400 * 10**6
-START_US = int(START_DAY.astype("datetime64[us]").astype(np.int64))
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def write_days(folder: Path, days: int, rows: int, keys: int, seed: int) -> None:
-    """One file a day, in the order of time."""
-    draw = np.random.default_rng(seed)
-    for day in range(days):
-        count = rows // days
-        times = np.sort(draw.integers(0, DAY_US, count)) + START_US + day * DAY_US
-        place = folder / f"date={START_DAY + day}"
-        place.mkdir(parents=True)
-        pq.write_table(rows_of(times, draw.integers(0, keys, count), draw), place / "part.parquet")
-
-
-def rows_of(times: np.ndarray, keys: np.ndarray, draw: np.random.Generator) -> pa.Table:
-    """Rows with a time, a key and a value."""
+def events(first: int, count: int, hour: int, random: np.random.Generator) -> pa.Table:
+    """``count`` events of one hour, with ids from ``first`` on."""
+    words = np.array([f"word{i}" for i in range(5000)])
+    picked = random.integers(0, len(words), (2, count))
+    query = pa.array(np.char.add(np.char.add(words[picked[0]], " "), words[picked[1]]))
+    times = int((START + timedelta(hours=hour)).timestamp() * 1e6) + random.integers(0, 3_600_000_000, count)
     return pa.table({
-        "time": pa.array(times, pa.int64()).cast(pa.timestamp("us")), "key": pa.array(keys, pa.int64()),
-        "value": pa.array(draw.random(len(times)).round(3)), "label": pa.array(draw.random(len(times)) < 0.5),
+        "event_id": pa.array(np.arange(first, first + count)),
+        "time": pa.array(np.sort(times), pa.timestamp("us", tz="UTC")),
+        "user_id": pa.array(random.integers(0, 1_000_000, count)),
+        "query": query,
+        "price": pa.array(random.random(count, np.float32)),
+        "clicked": pa.array(random.random(count) < 0.1),
     })  # fmt: skip
 
 
-def refreshed_secs(warehouse: Warehouse) -> tuple[float, int]:
-    """The time of a worker until no column is outdated, and the fragments with new values."""
-    begun, worker, changed = time.perf_counter(), JoinWorker(warehouse, "worker"), 0
-    while (step := worker.step()) is not None:
-        assert not step.failed, step.failed
-        changed += step.changed_fragments
-    return time.perf_counter() - begun, changed
+def model() -> Model:
+    """Four inputs that read three columns."""
+    made = Model("ctr", client="ads", label="clicked", table="log")
+    made.input("words", text("query").unigrams().hash_buckets(100_000))
+    made.input("user", int64("user_id").hash_buckets(100_000))
+    made.input("price", float32("price").fill_null(0.0).log1p())
+    made.input("user_price", cross(int64("user_id"), float32("price").bucketize([0.2, 0.5, 0.9]), buckets=100_000))
+    return made
 
 
-def queued(warehouse: Warehouse) -> int:
-    """The memos to compute above the joined columns."""
-    queue_missing(warehouse)
-    found = lease_tasks(warehouse, "count", limit=10**6)
-    release_tasks(warehouse, found)
-    return len(found)
-
-
-def check_columns(warehouse: Warehouse, model: hr.Model) -> float:
-    """Compare all columns with a new computation of everything, and return its time."""
-    with warehouse.catalog.read() as connection:
-        table, fragments = get_table(connection, "events"), current_fragments(connection, "events")
+def computed(warehouse: Warehouse) -> tuple[int, float]:
+    """Run a worker until the queue is empty; return its computed values and its seconds."""
     begun = time.perf_counter()
-    found = previewed_columns(warehouse, table, model.joins, fragments)
-    spent = time.perf_counter() - begun
-    for name, values in found.items():
-        assert [column_digest(one) for one in values] == [one.fragment.digests[name] for one in fragments], name
-    return spent
+    report = run_worker(warehouse, WorkerConfig("bench"), until_idle=True)
+    return report.rows, time.perf_counter() - begun
+
+
+def show(what: str, done: Change, found: tuple[int, float], inputs: int, total: int, touched: int) -> None:
+    """Print one line for a change: computed values, and those of the touched partitions and of the table."""
+    values, secs = found
+    promised = sum(one.rows for one in done.recompute)
+    assert values == promised, (values, promised)
+    whole = total * inputs
+    print(f"{what:<28}{done.rows:>10,} rows {values:>12,} values {values / whole:>8.2%}   "
+          f"touched partitions {touched * inputs / whole:>7.1%}   everything 100 %   {secs:6.1f} s")  # fmt: skip
 
 
 def main() -> None:
-    """Print the times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=3_000_000)
-    parser.add_argument("--events", type=int, default=300_000)
-    parser.add_argument("--days", type=int, default=30)
-    parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--late", type=int, default=1_000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--hours", type=int, default=48)
+    parser.add_argument("--late", type=float, default=0.01)
     options = parser.parse_args()
-    print(
-        f"{options.rows:,} rows and {options.events:,} events over {options.days} days, {options.keys:,} keys; {machine()}"
-    )
-    draw = np.random.default_rng(options.seed)
-    of_key = hr.table("rows").by(hr.int64("key"))
-    model = hr.Model("model", client="client", label="label", table="events")
-    model.input("count", of_key.count(window="7d").log1p())
-    model.input("sum", of_key.sum(hr.float64("value")).log1p())
-    model.input("latest", of_key.latest(hr.float64("value")) * 2.0)
+    per_hour, late_per_hour = options.rows // options.hours, int(options.rows * options.late) // options.hours
+    random = np.random.default_rng(7)
+    print(machine())
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        write_days(root / "rows", options.days, options.rows, options.keys, options.seed)
-        write_days(root / "events", options.days, options.events, options.keys, options.seed + 1)
+        for hour in range(options.hours):
+            day = START + timedelta(hours=hour)
+            part = root / "log" / f"date={day:%Y-%m-%d}" / f"hour={day.hour:02d}" / "part.parquet"
+            part.parent.mkdir(parents=True)
+            pq.write_table(events(hour * per_hour, per_hour, hour, random), part, compression="zstd")
         with Warehouse.open(WarehouseConfig(str(root / "home"))) as warehouse:
-            for name in ("rows", "events"):
-                register_table(warehouse, name, str(root / name), time_column="time")
-            submit_model(warehouse, model)
-            scratch, _ = refreshed_secs(warehouse)
-            memos = queued(warehouse)
-            print(f"from nothing                        {scratch:8.2f} s            {memos:5d} memos above")
+            register_table(warehouse, "log", str(root / "log"), time_column="time")
+            submit_model(warehouse, model())
+            inputs, total = len(model().inputs), per_hour * options.hours
+            values, secs = computed(warehouse)
+            print(
+                f"{'first time':<28}{total:>10,} rows {values:>12,} values {values / (total * inputs):>8.2%}   {secs:6.1f} s"
+            )
 
-            def late(keys: np.ndarray) -> None:
-                times = np.sort(draw.integers(0, DAY_US, len(keys))) + START_US + options.days // 3 * DAY_US
-                path = root / f"late-{len(list(root.iterdir()))}.parquet"
-                pq.write_table(rows_of(times, keys, draw), path)
-                append_rows(warehouse, "rows", [str(path)])
+            late = [events(10**9 + hour * late_per_hour, late_per_hour, hour, random) for hour in range(options.hours)]
+            pq.write_table(pa.concat_tables(late), root / "late.parquet")
+            done = append_rows(warehouse, "log", [str(root / "late.parquet")])
+            total += done.rows
+            show(f"{options.late:.0%} late rows", done, computed(warehouse), inputs, total, total)
 
-            def measured(what: str) -> None:
-                spent, changed = refreshed_secs(warehouse)
-                above = queued(warehouse) if changed else 0
-                computed = check_columns(warehouse, model)
-                print(f"{what:<36}{spent:8.2f} s  {spent / scratch:7.1%}   {above:5d} memos above, {changed:3d} fragments with new values; "
-                      f"computing alone {computed:.2f} s")  # fmt: skip
+            ids = random.choice(per_hour * options.hours, total // 20, replace=False)
+            labels = pa.table({"event_id": np.sort(ids), "clicked": pa.array(np.ones(len(ids), bool))})
+            pq.write_table(labels, root / "labels.parquet")
+            done = overlay_columns(warehouse, "log", str(root / "labels.parquet"), on=["event_id"])
+            show("5 % labels came later", done, computed(warehouse), inputs, total, total)
 
-            late(np.full(options.late, options.keys + 1))
-            measured(f"{options.late:,} late rows, no event's key")
-            late(draw.integers(0, options.keys, options.late))
-            measured(f"{options.late:,} late rows, any key")
-            delete_rows(warehouse, "rows", where=[("key", "7")], why="measured")
-            measured("the rows of one key deleted")
+            fixed = pa.table({"event_id": np.arange(1000), "price": pa.array(np.full(1000, 2.0, np.float32))})
+            pq.write_table(fixed, root / "fixed.parquet")
+            end = START + timedelta(hours=1)
+            done = fix_columns(warehouse, "log", str(root / "fixed.parquet"), on=["event_id"], why="cents", end=end)
+            show("a price fixed in one hour", done, computed(warehouse), inputs, total, per_hour + late_per_hour)
+
+            done = delete_rows(warehouse, "log", where=[("user_id", "77")], why="asked for")
+            show("one user deleted", done, computed(warehouse), inputs, total, total)
 
 
 if __name__ == "__main__":
