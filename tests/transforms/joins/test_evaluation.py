@@ -207,6 +207,34 @@ def test_whole_numbers_are_those_of_the_reference(
     assert computed(definition, rows, events) == expected
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_many_rows_are_those_of_the_reference(seed: int) -> None:
+    """Tables with many rows of few keys and times, for all aggregates of one set of rules; every third with rows and events in the order of time."""
+    rng = np.random.default_rng(seed)
+    steps = [None, *range(12)]
+    rows = [{"id": "ab"[rng.integers(2)], "time": _at(rng.choice(steps)), "known": _at(rng.choice(steps)), "n": _or_none(rng, 12), "x": 0.0, "rank": _or_none(rng, 2), "good": bool(rng.random() < 0.8)} for _ in range(40)]  # fmt: skip
+    events = [{"user": "ab"[rng.integers(2)], "at": _at(rng.choice(steps))} for _ in range(30)]
+    if seed % 3 == 0:
+        rows, events = ([one for one in sorted(side, key=lambda one: (one[name] is not None, one[name] or EPOCH)) if one[name] is not None] for side, name in ((rows, "time"), (events, "at")))  # fmt: skip
+    options: dict[str, Any] = [{}, {"window_micros": 2 * int(rng.integers(5)) * HOUR}, {"window_micros": 6 * HOUR, "hop_micros": 4 * HOUR}, {"as_of": CLOCKS[1]}][seed % 4]  # fmt: skip
+    options |= {"known_at": "known"} if seed % 2 else {"available_after_micros": int(rng.integers(2)) * 2 * HOUR}
+    options |= {"order": component_document(hr.int64("rank").node)} if rng.random() < 0.5 else {}
+    definitions = {str(one): defined(one, includes_equal=seed % 5 == 0, **options) for one in Aggregate}
+    found = joined_columns(definitions, pa.Table.from_pylist(events, EVENT_SCHEMA), "at", pa.Table.from_pylist(rows, SCHEMA), "time")  # fmt: skip
+    for name, one in definitions.items():
+        assert found[name].to_pylist() == [
+            reduced(one, visible(one, rows, event, "n"), event, "n") for event in events
+        ], name
+
+
+def _at(step: int | None) -> datetime | None:
+    return None if step is None else EPOCH + int(step) * STEP
+
+
+def _or_none(rng: np.random.Generator, values: int) -> int | None:
+    return None if rng.random() < 0.1 else int(rng.integers(values))
+
+
 @pytest.mark.medium
 @settings(max_examples=scaled(200))
 @given(ROWS, EVENTS, _PRECISION, OPTIONS, st.booleans())

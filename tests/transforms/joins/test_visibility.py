@@ -9,6 +9,8 @@ from importlib import resources
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from transforms.errors import DataError, InputError
 from transforms.joins.definition import DayClock
@@ -72,6 +74,23 @@ def test_starts_ascend_with_times_of_any_size(zone: str) -> None:
     assert (np.diff(found) >= 0).all()
     inside = np.abs(at) < 5 * 10**15
     assert (found[inside] <= at[inside]).all()
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(-48, 48)), max_size=6), st.integers(-48, 48))
+def test_days_of_any_clock_start_when_they_are_first_shown(changes: list[tuple[int, int]], offset: int) -> None:
+    """Clocks that change after some half hours to any other offset of half hours."""
+    starts = np.cumsum([after for after, _ in changes], dtype=np.int64).tolist() if changes else []
+    offsets = [offset, *(other for _, other in changes)]
+    clock = DayClock("Nowhere", tuple(1800 * one for one in starts), tuple(1800 * one for one in offsets))
+    latest, start, expected = -(10**9), 0, []
+    for at in range(-150, 300):
+        day = (at + offsets[sum(one <= at for one in starts)]) // 48
+        if day > latest:
+            latest, start = day, at
+        expected.append(start)
+    half_hour = 1800 * 10**6
+    found = day_starts(clock, np.arange(0, 300) * half_hour)
+    assert (found // half_hour).tolist() == expected[150:]
 
 
 @pytest.mark.parametrize(("starts", "offsets"), [((1,), (0,)), ((2, 1), (0, 0, 0)), ((), (86_401,)), ((), ())])

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +33,7 @@ class Row(NamedTuple):
 
 
 ROWS = st.lists(
-    st.builds(Row, st.integers(0, 2), TIMES, st.integers(0, 4), VALUES | VALUES.map(lambda one: one) | st.none()),
+    st.builds(Row, st.integers(0, 2), TIMES, st.integers(0, 4), VALUES | st.none()),
     min_size=3,
     max_size=25,
 )
@@ -185,12 +186,13 @@ def test_bounds_are_shifted_and_moved_back(times: list[int], at: list[int], shif
     assert found.tolist() == [sum(time < bound for time in times) for bound in bounds]
 
 
-@given(ROWS, EVENTS, st.lists(st.integers(0, 20) | st.integers(0, 2**63 - 1), max_size=4))
-def test_climbs_of_other_windows_change_no_bit(rows: list[Row], events: list[tuple[int, int, int]], windows: list[int]) -> None:  # fmt: skip
+@pytest.mark.parametrize("seed", range(20))
+def test_climbs_of_other_windows_change_no_bit(seed: int) -> None:
     """Shorter and longer ones before, in any order."""
-    rows.sort(key=lambda row: row[:2])
-    made = _made(rows, events)
-    climbs = new_climbs(len(made.first))
-    for window in windows:
-        _states(_made(rows, [(key, at, window) for key, at, _ in events]), climbs)
-    assert _shown(_states(made, climbs)) == _shown(_states(made))
+    rng = np.random.default_rng(seed)
+    rows = sorted(Row(int(rng.integers(2)), int(rng.integers(40)), int(rng.integers(3)), float(rng.normal())) for _ in range(60))  # fmt: skip
+    events = [(int(rng.integers(2)), int(rng.integers(60))) for _ in range(20)]
+    climbs = new_climbs(len(events))
+    for window in rng.integers(0, 45, 5).tolist():
+        made = _made(rows, [(key, at, window) for key, at in events])
+        assert _shown(_states(made, climbs)) == _shown(_states(made))
