@@ -202,7 +202,7 @@ def _repaired(work: Computation, records: Sequence[JoinedRecord], before: _Befor
             record.column: [before.values(record, own) for own in work.own] for record in records
         })  # fmt: skip
     except DATA_ERRORS as error:
-        _LOG.info("joined columns of table %s are computed anew: %s", records[0].table, error)
+        _LOG.info("joined columns of table %s are computed again: %s", records[0].table, error)
         return None
 
 
