@@ -83,6 +83,7 @@ class Computation:
         keys: The keys.
         definitions: The columns by name.
         seen: The fragments of the other table that events may see.
+        threads: The most threads that compute; the values do not depend on it.
     """
 
     def __init__(
@@ -92,8 +93,9 @@ class Computation:
         views: Views,
         own: Sequence[TimedFragment],
         records: Sequence[JoinedRecord],
+        threads: int = 1,
     ) -> None:
-        self._storage, self._records, self.own = storage, records, own
+        self._storage, self._records, self.own, self.threads = storage, records, own, threads
         self.keys = Keys(records[0].definition.keys)
         self._times = tuple(time_column(one, one.name) for one in tables)
         self.definitions = {one.column: one.definition for one in records}
@@ -105,7 +107,7 @@ class Computation:
         buckets = -(-rows // MOST_ROWS)
         events = self.events()
         if buckets <= 1:
-            return joined_columns(self.definitions, events, TIME, self.rows(), TIME)
+            return joined_columns(self.definitions, events, TIME, self.rows(), TIME, threads=self.threads)
         return self._by_bucket(events, buckets)
 
     def _by_bucket(self, events: pa.Table, buckets: int) -> dict[str, pa.Array]:
@@ -115,7 +117,9 @@ class Computation:
         for number in range(buckets):
             chosen = events.filter(pa.array(bucket_of == number))
             rows = self.rows(partial(_is_in_bucket, self.keys, buckets, number))
-            for name, values in joined_columns(self.definitions, chosen, TIME, rows, TIME).items():
+            for name, values in joined_columns(
+                self.definitions, chosen, TIME, rows, TIME, threads=self.threads
+            ).items():
                 parts[name].append(values)
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -174,7 +175,9 @@ def _computed(
             by_views[before.versions(group, one.own)].append(one)
         for versions, some in by_views.items():
             own = [one.own for one in some]
-            work = Computation(warehouse.storage, (joins.table, joins.other), joins.views, own, group)
+            work = Computation(
+                warehouse.storage, (joins.table, joins.other), joins.views, own, group, os.cpu_count() or 1
+            )
             values = None if versions is None else _repaired(work, group, before)
             found += [(some, values or {name: split(column, own) for name, column in work.columns().items()})]
     computed = []

@@ -84,7 +84,7 @@ def repaired_columns(
     chosen = events.filter(pa.array(affected))
     wanted = keys.of_events(chosen)
     visible = work.rows(lambda part: are_among(keys.of_rows(part), wanted))
-    found = joined_columns(work.definitions, chosen, TIME, visible, TIME)
+    found = joined_columns(work.definitions, chosen, TIME, visible, TIME, threads=work.threads)
     places = np.arange(len(affected))
     places[affected] = len(affected) + np.arange(int(affected.sum()))
     return {
