@@ -138,8 +138,16 @@ def column_use(warehouse: Warehouse, table: str, column: str) -> ColumnUse:
             failed_tasks=tasks.get(TaskState.FAILED, 0),
             sketches=_count(connection, schema.value_sketches.c.fingerprint, fingerprints),
             statistics=_count(connection, schema.feature_statistics.c.fingerprint, fingerprints),
-            files=tuple(sorted(files, key=lambda one: (one.kind, one.path))),
+            files=_files_once(files),
         )
+
+
+def _files_once(files: Iterable[HoldingFile]) -> tuple[HoldingFile, ...]:
+    """Each file once, with the bytes of all of its columns; by kind and path."""
+    sizes = Counter[tuple[HoldingKind, str]]()
+    for one in files:
+        sizes[one.kind, one.path] += one.size_bytes
+    return tuple(HoldingFile(*place, size_bytes) for place, size_bytes in sorted(sizes.items()))
 
 
 def _merged(models: Iterable[ColumnModel]) -> tuple[ColumnModel, ...]:

@@ -270,6 +270,7 @@ def test_what_is_joined_from_a_table_is_found_by_it(joined, folders):
     assert not any(one.path.startswith(str(folders.log)) for one in use.files)
     by_key = column_use(joined, "log", "user")
     assert len(by_key.roles) == 2
+    assert len({one.path for one in by_key.files}) == len(by_key.files), "a file of several joined columns is one"
 
 
 def test_keys_in_buckets_give_the_same_columns(warehouse, folders, monkeypatch):
