@@ -1,0 +1,89 @@
+"""Rows of one table by key, to which rows are added while others read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.joins.keys import number_keys
+from transforms.kernels.history_order import order_by_key
+from transforms.online.row_block import RowBlock, joined_blocks
+
+#: The values of a key; a key with a null has none.
+Key = tuple[object, ...]
+#: So many added rows, or as many as there were, are merged with the others.
+_FEWEST_MERGED = 10_000
+
+
+class _Content(NamedTuple):
+    """Rows in order of keys, each key's place among them, and the rows of keys to which rows were added."""
+
+    rows: RowBlock
+    places: dict[Key, tuple[int, int]]
+    changed: dict[Key, RowBlock]
+
+
+class KeyedRows:
+    """The rows of each key. One thread at a time may add rows; any number may read."""
+
+    def __init__(self, key: Sequence[str], rows: RowBlock) -> None:
+        self._key = tuple(key)
+        self._content = self._sorted(rows)
+        self._added = 0
+
+    def of(self, key: Key) -> RowBlock | None:
+        """The rows of a key, in order of time; None if there are none."""
+        content = self._content
+        found = content.changed.get(key)
+        if found is None and (place := content.places.get(key)) is not None:
+            found = content.rows.part(*place)
+        return found
+
+    def add(self, rows: RowBlock) -> None:
+        """Add rows, each with a key."""
+        own = self._sorted(rows)
+        for key, place in own.places.items():
+            before, new = self.of(key), own.rows.part(*place)
+            self._content.changed[key] = new if before is None else _in_order(joined_blocks([before, new]), len(before.time))  # fmt: skip
+        self._added += len(rows.time)
+
+    @property
+    def is_merge_due(self) -> bool:
+        """Whether enough rows were added that :meth:`keep` pays."""
+        return self._added >= max(_FEWEST_MERGED, len(self._content.rows.time))
+
+    def keep(self, needed: Callable[[RowBlock], RowBlock]) -> None:
+        """Keep the rows that are needed."""
+        self._content = self._sorted(needed(self.rows()))
+        self._added = 0
+
+    def rows(self) -> RowBlock:
+        """All rows."""
+        content = self._content
+        same = [content.rows.part(*place) for key, place in content.places.items() if key not in content.changed]
+        return joined_blocks([*same, *content.changed.values()] or [content.rows])
+
+    def _sorted(self, rows: RowBlock) -> _Content:
+        columns = [rows.columns[name] for name in self._key]
+        numbers = number_keys(columns, [one.slice(0, 0) for one in columns])
+        order, starts, _ = order_by_key(numbers.rows, rows.time, numbers.size)
+        ordered = rows.take(order)
+        used = np.flatnonzero(np.diff(starts))
+        keys = key_values([ordered.columns[name].take(pa.array(starts[used])) for name in self._key])
+        return _Content(ordered, {key: (int(starts[one]), int(starts[one + 1])) for key, one in zip(keys, used, strict=True) if key is not None}, {})  # fmt: skip
+
+
+def _in_order(rows: RowBlock, at: int) -> RowBlock:
+    """Rows by time, of which those before ``at`` are, and those from it on."""
+    if rows.time[at - 1] <= rows.time[at]:
+        return rows
+    return rows.take(np.argsort(rows.time, kind="stable"))
+
+
+def key_values(columns: Sequence[pa.Array]) -> list[Key | None]:
+    """The key of each row; None with a null."""
+    plain = [(one.cast(pa.int64()) if pa.types.is_timestamp(one.type) else one).to_pylist() for one in columns]
+    return [None if any(part is None for part in key) else key for key in zip(*plain, strict=True)]

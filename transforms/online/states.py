@@ -1,0 +1,238 @@
+"""The states of joined columns in memory: rows are pushed, and the columns of an event of this moment are asked for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple, overload
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.arrays import Array
+from transforms.columns.nans import with_one_nan
+from transforms.errors import DataError, InputError, NotFound
+from transforms.execution.plan import compile_plan
+from transforms.graphs.graph import Node, RawColumn, raw_columns
+from transforms.joins.aggregates import aggregated, sharing_order
+from transforms.joins.definition import JoinDefinition
+from transforms.joins.histories import Events, Histories
+from transforms.joins.parts import Parts
+from transforms.online.joined_table import JoinedTable
+from transforms.online.keyed_rows import KeyedRows, key_values
+from transforms.online.needed_rows import needed_rows
+from transforms.online.one_event import OneEvent
+from transforms.online.pushed_rows import GivenRows, given_table, micros_of_moment
+from transforms.online.row_block import RowBlock, joined_blocks
+from transforms.types import arrow_type
+
+
+class _Columns(NamedTuple):
+    """Joined columns whose rows have one key, and whose events have one: answered together.
+
+    Attributes:
+        table: the other table.
+        rows: its rows by key.
+        own: the expressions of the key over an event.
+        columns: names, definitions and their expressions.
+        of_one: answers for one event.
+        nothing: no rows.
+    """
+
+    table: JoinedTable
+    rows: KeyedRows
+    own: tuple[Node, ...]
+    columns: tuple[tuple[str, JoinDefinition, Parts], ...]
+    of_one: OneEvent
+    nothing: RowBlock
+
+
+class OnlineStates:
+    """The joined columns of some definitions.
+
+    Rows may be pushed by any thread, one at a time, while others ask. An answer at ``now`` is that of an event with the time ``now`` in a log whose tables
+    have the rows of these states, to the last bit.
+
+    Args:
+        tables: the other tables with their definitions.
+        rows: their rows, by the name of the table.
+        since_micros: answers are for moments from this one on.
+        lateness: how much earlier than the newest moment another one may be. Rows that no event since then can see are removed.
+        clock: the time of day, in epoch seconds: rows of a later time do not make older ones leave.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[JoinedTable],
+        rows: Mapping[str, RowBlock],
+        *,
+        since_micros: int,
+        lateness: timedelta = timedelta(hours=1),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not isinstance(lateness, timedelta) or lateness < timedelta(0):
+            raise InputError("lateness must be a timedelta of at least 0", value=lateness)
+        self._tables = {one.name: one for one in tables}
+        self._rows: dict[str, list[tuple[KeyedRows, list[str]]]] = {}
+        self._columns: list[_Columns] = []
+        for table in tables:
+            self._take(table, rows[table.name])
+        self._lateness, self._clock = lateness // timedelta(microseconds=1), clock
+        self._newest = self._first = since_micros
+        self._adding = threading.Lock()
+        self._names = list(self.columns)
+        own = {node.identity: node for one in self._columns for node in one.own}
+        self._plan = compile_plan(own)
+        is_plain = all(isinstance(node, RawColumn) for node in own.values())
+        self._plain_keys = {identity: node.name for identity, node in own.items() if isinstance(node, RawColumn)} if is_plain else None  # fmt: skip
+        self._keys = {column.name: arrow_type(column.type) for node in own.values() for column in raw_columns(node)}
+
+    def _take(self, table: JoinedTable, rows: RowBlock) -> None:
+        by_key: dict[tuple[str, ...], list[str]] = {}
+        for name, parts in table.parts.items():
+            by_key.setdefault(tuple(one.identity for one in parts.other), []).append(name)
+        for key, names in by_key.items():
+            keyed = KeyedRows(key, table.used(rows, names))
+            self._rows.setdefault(table.name, []).append((keyed, names))
+            by_own: dict[tuple[str, ...], list[str]] = {}
+            for name in names:
+                by_own.setdefault(tuple(one.identity for one in table.parts[name].own), []).append(name)
+            for each in by_own.values():
+                ordered = sorted(each, key=lambda name: sharing_order(table.definitions[name], table.parts[name]))
+                columns = tuple((name, table.definitions[name], table.parts[name]) for name in ordered)
+                self._columns.append(
+                    _Columns(table, keyed, table.parts[each[0]].own, columns, OneEvent(columns), table.no_rows())
+                )
+
+    @property
+    def columns(self) -> dict[str, JoinDefinition]:
+        """The joined columns, by name."""
+        return {name: one for table in self._tables.values() for name, one in table.definitions.items()}
+
+    @property
+    def keys(self) -> dict[str, pa.DataType]:
+        """The columns of an event that answers need, with their types."""
+        return dict(self._keys)
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """The tables whose rows can be pushed."""
+        return tuple(self._tables)
+
+    def rows_of(self, table: str) -> int:
+        """How many rows are held of a table; a row counts once for each key by which it is held."""
+        self.table(table)
+        return sum(len(keyed.rows().time) for keyed, _ in self._rows[table])
+
+    def push(self, table: str, rows: GivenRows) -> None:
+        """Add rows of a table: one, several, or a table of Arrow.
+
+        Raises :class:`~transforms.errors.NotFound` for a table that no joined column reads, :class:`InputError` for a column that is not there or a value
+        of another type. Then no row is added.
+        """
+        self.push_computed(table, self.computed(table, rows))
+
+    def computed(self, table: str, rows: GivenRows) -> RowBlock:
+        """What is computed of rows of a table. Raises as :meth:`push`."""
+        joined = self.table(table)
+        types = {field.name: field.type for field in joined.raw_schema}
+        return joined.computed(given_table(rows, types, f"push to table {table}"))
+
+    def push_computed(self, table: str, block: RowBlock) -> None:
+        """As :meth:`push`, of what :meth:`computed` has made."""
+        joined = self.table(table)
+        if not len(block.time):
+            return
+        parts = [(keyed, joined.used(block, names)) for keyed, names in self._rows[table]]
+        with self._adding:
+            for keyed, own in parts:
+                keyed.add(own)
+            self._see(int(block.time.max()))
+            for keyed, names in self._rows[table]:
+                if keyed.is_merge_due:
+                    self._remove_unseen(joined, keyed, names)
+
+    def remove_unseen(self) -> None:
+        """Remove the rows that no event can see any more; pushing does so now and then."""
+        with self._adding:
+            for name, each in self._rows.items():
+                for keyed, names in each:
+                    self._remove_unseen(self._tables[name], keyed, names)
+
+    def _remove_unseen(self, table: JoinedTable, keyed: KeyedRows, names: list[str]) -> None:
+        self._first = max(self._first, self._newest - self._lateness)
+        first = self._first
+        keyed.keep(lambda rows: needed_rows(table, rows, first, names))
+
+    def needed(self, table: str, rows: RowBlock) -> RowBlock:
+        """The rows of a table that events may still see."""
+        return needed_rows(self.table(table), rows, max(self._first, self._newest - self._lateness))
+
+    def _see(self, moment_micros: int) -> None:
+        """Note a moment; one ahead of the clock counts as now."""
+        self._newest = max(self._newest, min(moment_micros, int(self._clock() * 1e6)))
+
+    def _check_moment(self, micros: int, now: datetime) -> None:
+        if micros < self._first:
+            raise InputError("a moment must not be earlier than the rows that are kept", where="now", value=str(now),
+                             allowed=f"from {datetime.fromtimestamp(self._first / 1e6, now.tzinfo)} on", next_step="give a longer lateness")  # fmt: skip
+
+    @overload
+    def features(self, keys: Mapping[str, object], now: datetime) -> dict[str, object]: ...
+
+    @overload
+    def features(self, keys: pa.Table | pa.RecordBatch, now: datetime) -> pa.Table: ...
+
+    def features(self, keys: Mapping[str, object] | pa.Table | pa.RecordBatch, now: datetime) -> dict[str, object] | pa.Table:  # fmt: skip
+        """The joined columns of an event with these keys at ``now``, by name; of a table of keys one row each.
+
+        Args:
+            keys: the columns of the event that keys are computed from.
+            now: the time of the event; without a zone it is UTC.
+
+        Raises :class:`InputError` for a key that is not there or of another type, and for a moment whose rows may have been removed.
+        """
+        micros = micros_of_moment(now, "now")
+        self._check_moment(micros, now)
+        is_one = isinstance(keys, Mapping)
+        events = given_table(keys, self._keys, "keys")
+        own = self._computed(events, is_given_as_arrow=not is_one)
+        at = np.full(events.num_rows, micros, np.int64)
+        self._see(micros)
+        answered: Callable[[_Columns, Mapping[str, pa.Array], Array], Mapping[str, object]] = _of_one if is_one else _of_several  # fmt: skip
+        found = {name: value for one in self._columns for name, value in answered(one, own, at).items()}
+        self._check_moment(micros, now)  # rows may have been removed meanwhile
+        ordered = {name: found[name] for name in self._names}
+        return ordered if is_one else pa.table(ordered)
+
+    def _computed(self, events: pa.Table, *, is_given_as_arrow: bool) -> dict[str, pa.Array]:
+        """The keys of events by identity; columns that were made here need no check."""
+        if not is_given_as_arrow and self._plain_keys is not None:
+            return {identity: events[name].chunk(0) for identity, name in self._plain_keys.items()}
+        found = self._plan.run(events)
+        for failure in found.failures.values():
+            raise DataError("an expression of a join must not fail", where="keys", value=str(failure))
+        return dict(found.columns)
+
+    def table(self, table: str) -> JoinedTable:
+        """A table by its name. Raises :class:`~transforms.errors.NotFound` for one that no joined column reads."""
+        if table not in self._tables:
+            raise NotFound("a table must be one that joined columns read", value=table, allowed=", ".join(self._tables))
+        return self._tables[table]
+
+
+def _of_one(one: _Columns, own: Mapping[str, pa.Array], at: Array) -> dict[str, object]:
+    """The columns of one event."""
+    (key,) = key_values([own[node.identity] for node in one.own])
+    rows = None if key is None else one.rows.of(key)
+    return one.of_one.answer(rows or one.nothing, at)
+
+
+def _of_several(one: _Columns, own: Mapping[str, pa.Array], at: Array) -> dict[str, pa.Array]:
+    """The columns of events."""
+    keys = dict.fromkeys(key for key in key_values([own[node.identity] for node in one.own]) if key is not None)
+    blocks = [rows for key in keys if (rows := one.rows.of(key)) is not None]
+    made = Histories(Events(at, own), joined_blocks(blocks or [one.nothing]).rows, 1)
+    return {name: with_one_nan(aggregated(definition, parts, made)) for name, definition, parts in one.columns}
