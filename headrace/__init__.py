@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.loaders.batches import batches as batches
     from headrace.loaders.jax import jax as jax
     from headrace.loaders.torch import torch as torch
+    from headrace.online_states import online as online
     from headrace.reading import read as read
     from headrace.reading import scan as scan
     from transforms.analysis.expectation import Expect as Expect

@@ -107,3 +107,7 @@ class NotJoined(InputError):
 
 class IllegalTransition(InputError):
     """The state of a task does not allow the action."""
+
+
+class StatesDamaged(DataError):
+    """Files of states do not have the bytes that their manifest states."""

@@ -1,4 +1,4 @@
-"""``headrace export``: full snapshots and deltas of the served weights of a run, and what they are applied to."""
+"""``headrace export``: links of the served weights of a run, what they are applied to, and links of states of joined columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trainer.serving.deltas.verify_chain import LinkCheck
 
 app = typer.Typer(
-    help="Export the weights of a run for serving: full snapshots, deltas, and their application.",
+    help="Export weights of a run and states of joined columns for serving: full snapshots, deltas, and their application.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -97,6 +97,38 @@ def delta(
         emit(NothingNewScreen(folder, output, read_chain(chain)[-1]), as_json=as_json)
     else:
         emit(LinkScreen(folder, output, link), as_json=as_json)
+
+
+@app.command("states")
+def states(
+    model: Annotated[str, typer.Argument(help="Name of a submitted model with joined columns, or NAME@VERSION.")],
+    out: Annotated[
+        str, typer.Option(metavar="FOLDER", help="The folder of the links. Default: states/MODEL.", show_default=False)
+    ] = "",
+    since: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Answers are for events from this time on (ISO 8601, UTC). Default: from the newest row of the tables on.",
+            show_default=False,
+        ),
+    ] = "",
+    full: Annotated[bool, typer.Option("--full", help="Write all rows again, in place of a delta.")] = False,
+    home: Home = "",
+    as_json: AsJson = False,
+) -> None:
+    """Write the rows that online answers of a model's joined columns need, as a link of a chain.
+
+    The first link has all rows, later ones the difference. hr.online(FOLDER) reads them: docs/online-states.md.
+    """
+    from headrace.cli.options.session import open_warehouse
+    from headrace.terminal.quantities import moment_of
+    from headrace.views.states import exported_states
+
+    folder = local_folder(out or f"states/{model.partition('@')[0]}", "--out")
+    with open_warehouse(home) as warehouse:
+        screen = exported_states(warehouse, model, folder, since=moment_of("--since", since), full=full)
+    emit(screen, as_json=as_json)
 
 
 @app.command("apply")

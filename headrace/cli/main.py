@@ -71,6 +71,7 @@ COMMANDS = {
     "demo": Place("headrace.cli.demo", "demo"),
     "table": Place("headrace.cli.tables", "app"),
     "model": Place("headrace.cli.models", "app"),
+    "check": Place("headrace.cli.skew", "app"),
     "checks": Place("headrace.cli.checks", "app"),
     "graphs": Place("headrace.cli.graphs", "app"),
     "tasks": Place("headrace.cli.tasks", "app"),

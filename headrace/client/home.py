@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.screens.models import ExplainScreen, ModelDiffScreen, ModelScreen, ModelsScreen, SubmittedScreen
     from headrace.screens.queue import QueueScreen
     from headrace.screens.runs import RunDiffScreen, RunScreen, RunsScreen
+    from headrace.screens.states import SkewScreen, StatesScreen
     from headrace.screens.status import StatusScreen
     from headrace.screens.tables import TableScreen, TablesScreen
     from pipelines.analysis.plan import ChangedAnalysis
@@ -117,6 +118,49 @@ class Home(StartedCommands):
         from headrace.views.joins import listed
 
         return listed(self._warehouse, table)
+
+    def export_states(
+        self, model: str, folder: str | Path, *, since: Moment | None = None, full: bool = False
+    ) -> StatesScreen:
+        """Add a link to the states that online answers of a model's joined columns need; :func:`headrace.online` reads them.
+
+        Args:
+            model: a submitted one, ``NAME`` or ``NAME@VERSION``.
+            folder: of the links.
+            since: answers are for events from this time on; by default from the newest row of the joined tables on.
+            full: write all rows again, in place of a delta.
+
+        >>> joined.export_states("counted", states).link
+        '000000-full'
+        """
+        from headrace.views.states import exported_states
+
+        return exported_states(
+            self._warehouse, model, Path(folder), since=None if since is None else moment(since), full=full
+        )
+
+    def skew(self, logged: str | Path, model: str, *, time: str = "") -> SkewScreen:
+        """Logged joined columns against those that the warehouse computes now.
+
+        Args:
+            logged: a Parquet file, or a folder of them: keys, the time of each event, and what :func:`headrace.online` answered.
+            model: a submitted one, ``NAME`` or ``NAME@VERSION``.
+            time: the column of times; "" for the time column of the model's table.
+
+        >>> from datetime import UTC
+        >>> now, user = datetime(2026, 4, 1, tzinfo=UTC), {"user_id": 7}
+        >>> answers = online(states).features(user, now)
+        >>> import pyarrow, pyarrow.parquet
+        >>> pyarrow.parquet.write_table(
+        ...     pyarrow.table({name: [value] for name, value in {**user, **answers, "time": now}.items()}),
+        ...     states + ".parquet",
+        ... )
+        >>> joined.skew(states + ".parquet", "counted").is_equal
+        True
+        """
+        from headrace.views.states import skew
+
+        return skew(self._warehouse, Path(logged), model, time=time)
 
     def column(self, table: str, column: str) -> ColumnScreen:
         """What reads a column of a table and would break without it, and which files may hold its values.

@@ -25,6 +25,13 @@ def test_light_modules_load_neither_tensorflow_nor_beam(module):
     assert loaded(f"import {module}") == set()
 
 
+def test_online_answers_load_no_database():
+    report = "import headrace as hr; hr.online; import sys; print({'sqlalchemy', 'alembic'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", report], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+    assert loaded("import headrace as hr; hr.online") == set()
+
+
 def test_describing_a_model_loads_neither():
     assert (
         loaded('import headrace as hr; hr.Model("m", client="c", label="y").input("q", hr.text("q").lower())') == set()

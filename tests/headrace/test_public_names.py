@@ -57,16 +57,23 @@ def names(tmp_path_factory):
     model = hr.Model("ctr", client="search", label="clicked", table="log")
     model.input("overlap", (hr.text("query").unigrams() & hr.text("ad_title").unigrams()).hash_buckets(1000))
     model.input("price", hr.float32("price").fill_null(0).log1p())
+    counted = hr.Model("counted", client="search", label="clicked", table="log")
+    counted.input("recent", hr.table("log").by(hr.int64("user_id")).count(window="1h").log1p())
     home = str(root / "home")
     with hr.open(home, create=True) as w:
         w.add_table("log", root / "logs", time_column="time")
         w.submit(model)
         w.work()
         w.train("ctr", config=UNTRIED)
+        joined = hr.open(str(root / "joined"), create=True)
+        joined.add_table("log", root / "logs", time_column="time")
+        joined.submit(counted)
+        joined.export_states("counted", root / "states")
         yield {name: getattr(hr, name) for name in hr.__all__} | {
             "datetime": datetime, "timedelta": timedelta, "folder": str(root / "new"), "home": home, "w": w, "logs": str(root / "logs"), "csv": str(root / "clicks.csv"),
-            "scores": str(root / "scores"), "served": str(root / "served"),
+            "scores": str(root / "scores"), "served": str(root / "served"), "states": str(root / "states"), "joined": joined,
         }  # fmt: skip
+        joined.close()
 
 
 @pytest.mark.medium

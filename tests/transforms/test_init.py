@@ -12,7 +12,7 @@ component_document component_from_document fingerprint
 HEADRACE = """
 Dense Ragged Vector Weighted from_preprocessing_fn from_transform_output maximum minimum moment op vector weighted
 Expr HeadraceError Label Model between boolean coalesce column concat cross float32 float64 if_else int64 literal ragged read scan table text timestamp
-try_ Expect Home open batches jax torch
+try_ Expect Home online open batches jax torch
 """
 
 
