@@ -117,7 +117,7 @@ def _publish(
     evolved = EvolvedSchema(table.name, "overlay", table.columns, (*table.columns, *added), {}, (), HeldColumns([]))
     rows = sum(one.placed.fragment.rows for one in replacements)
     note = ChangeNote("overlay", tuple(sorted(columns)), rows, len(replacements), f"table {other.name}, version {other.version}",
-                      "joined columns")  # fmt: skip
+                      "joined columns", from_table=(other.name, other.version))  # fmt: skip
     apply_replacements(connection, warehouse, table, current, replacements, note, evolved)
     return len(replacements)
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from transforms.errors import DataError
+from transforms.errors import DataError, StorageError
 from transforms.joins.definition import JoinDefinition
 from warehouse.joins.changed_values import cause_text, changed_events
 from warehouse.joins.computation import Computation, by_keys, split
@@ -204,7 +204,7 @@ def _repaired(work: Computation, records: Sequence[JoinedRecord], before: _Befor
         return repaired_columns(work, changed, {
             record.column: [before.values(record, own) for own in work.own] for record in records
         })  # fmt: skip
-    except DATA_ERRORS as error:
+    except (*DATA_ERRORS, StorageError) as error:
         _LOG.info("joined columns of table %s are computed again: %s", records[0].table, error)
         return None
 

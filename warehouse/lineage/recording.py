@@ -102,6 +102,7 @@ def record_table_version(
     source: str,
     rows: int,
     now: float,
+    from_table: tuple[str, int] | None = None,
 ) -> None:
     """Write the events of the change that makes a version of a table.
 
@@ -114,6 +115,7 @@ def record_table_version(
         source: where its rows are from.
         rows: those that it affects.
         now: seconds since the epoch.
+        from_table: the table that they are computed from, with its version; None: they are given.
     """
     if not warehouse.config.lineage:
         return
@@ -125,6 +127,8 @@ def record_table_version(
         rows=None if kind in _REMOVALS else rows,
     )
     inputs = () if kind in _REMOVALS else source_dataset(source)
+    if from_table is not None:
+        inputs = (replace(_table(connection, namespace, from_table[0]), version=str(from_table[1])),)
     run = Run([str(version)], namespace, f"{kind}/{table}", "IMPORT", inputs, (changed,), _release())
     _write(connection, run, EventKind.COMPLETE, now)
 

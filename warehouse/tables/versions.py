@@ -39,7 +39,8 @@ class Entry:
 class ChangeNote:
     """The change that made a version of a table; ``rows`` and ``fragments`` are those that it affected.
 
-    ``schema``: the columns of the table from this version on, if they changed.
+    ``schema``: the columns of the table from this version on, if they changed. ``from_table``: the table that the values are computed from, with
+    its version.
     """
 
     kind: TableChangeKind
@@ -49,6 +50,7 @@ class ChangeNote:
     source: str
     why: str
     schema: tuple[ColumnSchema, ...] | None = None
+    from_table: tuple[str, int] | None = None
 
 
 def check_version(connection: Connection, table: str, expected: int | None, where: str) -> None:
@@ -139,5 +141,5 @@ def record_change(
            "rows": note.rows, "fragments": note.fragments, "source": note.source, "why": note.why,
            "created_at": now, "schema": None if note.schema is None else columns_document(note.schema)}  # fmt: skip
     (number,) = insert_numbered(connection, schema.changes, [row])
-    record_table_version(connection, warehouse, table, version, note.kind, note.source, note.rows, now)
+    record_table_version(connection, warehouse, table, version, note.kind, note.source, note.rows, now, note.from_table)
     return number

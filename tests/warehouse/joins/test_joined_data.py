@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
@@ -372,3 +373,21 @@ def test_processes_compute_each_fragment_once(tmp_path: Path):
         assert all(map(int, done)), "both have worked"
         assert refresh(warehouse) == []
         check_counts(warehouse, COUNT, 2_400)
+
+
+def test_lineage_names_the_table_and_the_version_that_were_joined(tmp_path: Path):
+    folders = write_tables(tmp_path)
+    with Warehouse.open(
+        WarehouseConfig(str(tmp_path / "home"), read_threads=1, lineage=str(tmp_path / "events.jsonl"))
+    ) as warehouse:
+        register_table(warehouse, "log", str(folders.log), time_column="at")
+        register_table(warehouse, "clicks", str(folders.clicks), time_column="time")
+        submit_model(warehouse, model(COUNT.log1p()))
+        refresh(warehouse)
+        with warehouse.catalog.read() as connection:
+            stored = connection.execute(select(schema.lineage_events.c.document)).scalars().all()
+    documents = [json.loads(one) for one in stored]
+    (event,) = [one for one in documents if (one["job"]["name"], one["eventType"]) == ("overlay/log", "COMPLETE")]
+    assert [one["name"] for one in event["inputs"]] == ["clicks"]
+    assert event["inputs"][0]["facets"]["version"]["datasetVersion"] == "1"
+    assert [one["name"] for one in event["outputs"]] == ["log"]
