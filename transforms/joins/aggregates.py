@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from transforms.arrays import Array
 from transforms.columns.positions import POSITION_MAX, check_positions
 from transforms.durations import MOST_MICROS
-from transforms.joins.definition import Aggregate, JoinDefinition, column_type
+from transforms.joins.definition import Aggregate, JoinDefinition
 from transforms.joins.histories import Histories, History, Window
 from transforms.joins.parts import Parts
 from transforms.joins.ranks import LEAST as NAN_RANK
@@ -32,7 +32,6 @@ from transforms.kernels.history_states import (
     node_states,
     write_states,
 )
-from transforms.types import arrow_type
 
 
 def aggregated(definition: JoinDefinition, parts: Parts, made: Histories) -> pa.Array:
@@ -52,7 +51,7 @@ def aggregated(definition: JoinDefinition, parts: Parts, made: Histories) -> pa.
             return _distinct(definition, parts, made, history, window)
         case Aggregate.COUNT if history.known is None:
             return pa.array(_of_events(made, history, np.maximum(window.end - window.first, 0)), pa.int64())
-    return _finished(definition, made, _states(definition, parts, made, history, window))
+    return _finished(definition, parts, made, _states(definition, parts, made, history, window))
 
 
 def _of_events(made: Histories, history: History, found: Array) -> Array:
@@ -108,7 +107,7 @@ def _last_rows(definition: JoinDefinition, parts: Parts, made: Histories, histor
     else:
         assert values is not None
         listed = _taken(values, pa.array(items))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), listed).cast(arrow_type(column_type(definition)))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), listed).cast(parts.kind)
 
 
 def _ranges(
@@ -189,7 +188,7 @@ def _values(columns: Mapping[str, pa.Array], value: str | None, order: Array) ->
     return Values(numbers[order], low[order], high[order], np.asarray(column.is_valid(), bool)[order])
 
 
-def _finished(definition: JoinDefinition, made: Histories, states: Array) -> pa.Array:
+def _finished(definition: JoinDefinition, parts: Parts, made: Histories, states: Array) -> pa.Array:
     count, total = states[:, COUNT], states.view(np.float64)[:, SUM]
     is_empty = count == 0
     match definition.aggregate:
@@ -206,5 +205,4 @@ def _finished(definition: JoinDefinition, made: Histories, states: Array) -> pa.
         case Aggregate.DECAYED:
             at = seen_at(definition, made.events.time)
             return pa.array(decayed_to(at, states, total, float(definition.half_life_micros)), pa.float64())
-    kind = arrow_type(column_type(definition))
-    return values_of(states[:, LEAST if definition.aggregate is Aggregate.MIN else MOST], is_empty, kind)
+    return values_of(states[:, LEAST if definition.aggregate is Aggregate.MIN else MOST], is_empty, parts.kind)

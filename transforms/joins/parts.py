@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from transforms.graphs.graph import Node, component_from_document
-from transforms.joins.definition import JoinDefinition
+from transforms.joins.definition import JoinDefinition, column_type
+from transforms.types import arrow_type
 
 
 class Parts(NamedTuple):
@@ -17,6 +20,7 @@ class Parts(NamedTuple):
         value: of a row; None if rows are counted.
         where: whether a row is used; None: each is.
         order: of rows of one time; None: by their values alone.
+        kind: the Arrow type of the joined column.
     """
 
     own: tuple[Node, ...]
@@ -24,6 +28,7 @@ class Parts(NamedTuple):
     value: Node | None
     where: Node | None
     order: Node | None
+    kind: pa.DataType
 
     @property
     def over_rows(self) -> tuple[Node, ...]:
@@ -32,7 +37,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(definition: JoinDefinition) -> Parts:
-    """The expressions of a definition. Raises :class:`~transforms.errors.DataError` for a document that is not one."""
+    """The expressions of a definition, and its type. Raises :class:`~transforms.errors.DataError` for a document that is not one."""
     own, other = (tuple(component_from_document(dict(side)) for side in sides) for sides in zip(*((key.own, key.other) for key in definition.keys), strict=True))  # fmt: skip
     value, where, order = (None if one is None else component_from_document(dict(one)) for one in (definition.value, definition.where, definition.order))  # fmt: skip
-    return Parts(own, other, value, where, order)
+    return Parts(own, other, value, where, order, arrow_type(column_type(definition)))
