@@ -40,6 +40,12 @@ binary = model("binary", label="clicked")
 classes = model("classes", label=hr.int64("position") % 3, task="multiclass", classes=3)
 several = model("several", label={"click": "clicked", "place": hr.Label(hr.int64("position") % 3, "multiclass", 3)})
 number = model("number", label=hr.int64("position") * 1.0, task="regression")
+ordered = hr.Model("ordered", client="search", table="log", label="clicked")
+ordered.input("words", words.hash_buckets(500))
+ordered.input("user", hr.int64("user_id").hash_buckets(500))
+ordered.input("kinds", words.hash_buckets(8))
+ordered.input("counts", words.term_frequency().hash_buckets(50))
+ordered.input("price", hr.float32("price").log1p())
 other = hr.Model("other", client="search", table="log", label="clicked")
 other.input("user", hr.int64("user_id").hash_buckets(500))
 """
@@ -56,6 +62,11 @@ OPTIONS = {
 }
 
 
+SEQUENCES = {
+    "words": {"length": 2, "encoder": "din", "target": "user", "gaps": "kinds"},
+    "counts": {"length": 3, "encoder": "sasrec"},
+}
+ORDERED = {"sequences": SEQUENCES, "embeddings": None, "combiners": {}, "dims": {}, "embedding_initial_stddev": 0.3}
 TOWERS = {"tower_modules": {"towers": [["user", "words"], ["padded", "weighted"]], "compression": 2}}
 
 
@@ -64,6 +75,7 @@ TOWERS = {"tower_modules": {"towers": [["user", "words"], ["padded", "weighted"]
     ("name", "network", "others"),
     [
         ("binary", "dlrm", TOWERS),
+        pytest.param("ordered", "dlrm", ORDERED, marks=pytest.mark.slow),
         pytest.param("binary", "dlrm", {}, marks=pytest.mark.slow),
         pytest.param("binary", "dlrm", {"calibration": "isotonic", "held_out_share": 0.6}, marks=pytest.mark.slow),
         pytest.param("classes", "tests.trainer.model.networks:busy", {}, marks=pytest.mark.slow),
@@ -118,6 +130,7 @@ def test_raw_events_through_the_saved_model_give_the_trainers_predictions(cli, t
         np.testing.assert_allclose(got, expected[order], rtol=1e-6, atol=1e-6)
     tasks = {
         "binary": ["binary"],
+        "ordered": ["binary"],
         "classes": ["multiclass"],
         "number": ["regression"],
         "several": ["binary", "multiclass"],

@@ -37,7 +37,7 @@ def test_each_other_option_of_the_command_has_a_rule_in_the_order_of_its_help() 
 
 def test_documents_have_the_options_that_weights_depend_on() -> None:
     found = TrainConfig("run", hashed={"a": {"capacity": 9}}, trial=()).to_document()
-    given = {"hashed", "learning_rate_schedule", "pruning", "tower_modules", "trial"}
+    given = {"hashed", "learning_rate_schedule", "pruning", "sequences", "tower_modules", "trial"}
     assert {*found, *given} == {name for name in RULES if changes_weights(name)}
 
 

@@ -32,6 +32,7 @@ from trainer.model.mlp import random_of, trainable_of
 from trainer.model.network import Network
 from trainer.model.segmented_optimizer import SegmentedOptimizer, assign, borrowed
 from trainer.model.segments import Segment, offsets_of
+from trainer.model.sequences.network import SequenceNetwork
 from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.model.tower_training import TrainedTower
 from trainer.model.traced import Traced
@@ -61,7 +62,7 @@ class DenseModel:
     ) -> None:
         self._config, self._rows, self._clock = config, rows or config.batch_rows, layout.clock
         self._head = head
-        self._dense_width = layout.dense_width
+        self._dense_width, self._number_width = layout.dense_width, layout.number_width
         self._scaling = Scaling(layout, config.dense_scaling)
         self._widths = [feature.width for feature in layout.features]
         self._linear_width = len(layout.features) * head.width if config.linear else 0
@@ -120,7 +121,7 @@ class DenseModel:
     def _linear_variables(self) -> list[Any]:
         """The bias and the weights of dense numbers of the linear part; the weights of ids are in tables."""
         bias = keras.Variable(np.array(initial_logits(self._config, self._head), np.float32))
-        return [bias, keras.Variable(np.zeros((self._dense_width, self._head.width), np.float32))]
+        return [bias, keras.Variable(np.zeros((self._number_width, self._head.width), np.float32))]
 
     def _shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shapes of a batch: activations, activations of the linear part, dense numbers, labels and weights."""
@@ -130,7 +131,8 @@ class DenseModel:
 
     def logits(self, activations: Any, linear: Any, dense: Any, *, training: bool = False) -> Any:
         """Tensors to logits, [rows] or [rows, outputs], for any number of rows."""
-        dense = self._scaling.scaled(dense)
+        lengths = dense[:, self._number_width :] if self._number_width < self._dense_width else None
+        numbers = self._scaling.scaled(dense if lengths is None else dense[:, : self._number_width])
         logits: Any = 0.0
         if self._network:
             if self._drop is not None and training:
@@ -139,11 +141,12 @@ class DenseModel:
                     self._widths,
                     axis=1,
                 )
-            logits = self._network.logits(activations, dense, training=training)
+            beside = numbers if lengths is None else tf.concat([numbers, lengths], axis=1)
+            logits = self._network.logits(activations, beside, training=training)
         if self._linear:
             bias, kernel = self._linear
             logits += tf.reduce_sum(tf.reshape(linear, [tf.shape(linear)[0], -1, self._head.width]), axis=1)
-            logits += tf.matmul(dense, tf.convert_to_tensor(kernel)) + tf.convert_to_tensor(bias)
+            logits += tf.matmul(numbers, tf.convert_to_tensor(kernel)) + tf.convert_to_tensor(bias)
         return logits[:, 0] if self._head.width == 1 else logits
 
     def _train_step(self, activations: Any, linear: Any, dense: Any, labels: Any, weights: Any) -> tuple[Any, ...]:
@@ -327,6 +330,9 @@ class DenseModel:
         if self._network is None:
             raise ConfigError("comparing features needs a model with a network", where="deep", value=False,
                               next_step="train with deep, or make towers with --strategy strided")  # fmt: skip
+        if isinstance(self._network, SequenceNetwork):
+            raise ConfigError("comparing features needs one vector of each, and a sequence has one for each of its places", where="sequences",
+                              value=", ".join(self._config.sequences), next_step="make towers with --strategy strided")  # fmt: skip
         if isinstance(self._network, Dlrm):
             found: Array = self._network.projected(tf.constant(activations)).numpy()
             return found.reshape(len(activations), len(self._widths), -1)
@@ -421,7 +427,9 @@ def _numbered(values: Sequence[_Value]) -> dict[str, _Value]:
 
 
 def _network_of(layout: InputLayout, config: TrainConfig, head: AnyHead, *, takes_outputs: bool) -> Network:
-    """The network of the options, in its initial state."""
+    """The network of the options, in its initial state, behind the encoders of sequences if there are any."""
+    if layout.sequences:
+        return SequenceNetwork(layout, config, _network_of(layout.encoded(), config, head, takes_outputs=takes_outputs))
     if config.has_own_network:
         return KerasNetwork(layout, config, head)
     if config.network == "fm":

@@ -20,9 +20,11 @@ from dataclasses import dataclass, field, replace
 
 from trainer.errors import ConfigError, UntrainableInput
 from trainer.model.rate_clock import RateClock, ScheduledRate
+from trainer.model.sequence_layout import SequencePlace, with_sequences
 from trainer.model.tower_shapes import tower_shapes
 from trainer.model.unbounded_tables import hashed_tables
 from trainer.model.user_embeddings import described_features
+from trainer.options.combinations import Setup, check_setup
 from trainer.options.config import TrainConfig
 from trainer.tables.optimizers import FTRL, SGD, Adagrad, AdagradMomentum, Adam, LearningRate, Optimizer, RowWiseAdagrad
 from trainer.tables.spec import FeatureSpec, Normal, TableSpec, tables_of
@@ -42,18 +44,35 @@ class TypedInput:
 class InputLayout:
     """Inputs in the order of batches: ``embedded`` inputs are bags of ids of ``features``, ``dense`` ones columns of a matrix.
 
-    ``clock``: that of the learning rates of the tables.
+    Attributes:
+        sequences: the inputs among the embedded ones whose order is used.
+        clock: that of the learning rates of the tables.
     """
 
     embedded: tuple[TypedInput, ...]
     dense: tuple[TypedInput, ...]
     features: tuple[FeatureSpec, ...]
+    sequences: tuple[SequencePlace, ...] = ()
     clock: RateClock = field(default_factory=lambda: RateClock(None), compare=False, repr=False)
 
     @property
-    def dense_width(self) -> int:
-        """Columns of the matrix."""
+    def number_width(self) -> int:
+        """Columns of the dense inputs."""
         return sum(width_of(item.type) for item in self.dense)
+
+    @property
+    def dense_width(self) -> int:
+        """Columns of the matrix of a batch: those of the dense inputs, and the length of each sequence."""
+        return self.number_width + len(self.sequences)
+
+    def encoded(self) -> InputLayout:
+        """What the network behind the encoders of sequences sees: one vector for each sequence, of which its gaps are a part."""
+        if not self.sequences:
+            return self
+        rows, gaps = {one.rows for one in self.sequences}, {one.gaps for one in self.sequences}
+        kept = [f for f in range(len(self.features)) if f not in gaps]
+        features = [replace(self.features[f], max_sequence_length=0) if f in rows else self.features[f] for f in kept]
+        return InputLayout(tuple(self.embedded[f] for f in kept), self.dense, tuple(features), clock=self.clock)
 
     @property
     def bounds(self) -> tuple[int, ...]:
@@ -76,8 +95,8 @@ def lay_out(inputs: Sequence[TypedInput], config: TrainConfig) -> InputLayout:
 
     Raises :class:`UntrainableInput` for a type that the model does not take, :class:`ConfigError` for options that name unknown
     inputs, or inputs that share a table but not its size, and the errors of
-    :func:`~trainer.model.user_embeddings.described_features`, :func:`~trainer.model.unbounded_tables.hashed_tables` and
-    :func:`~trainer.model.tower_shapes.tower_shapes`.
+    :func:`~trainer.model.user_embeddings.described_features`, :func:`~trainer.model.sequence_layout.with_sequences`,
+    :func:`~trainer.model.unbounded_tables.hashed_tables` and :func:`~trainer.model.tower_shapes.tower_shapes`.
     """
     for item in inputs:
         _check_type(item)
@@ -90,14 +109,15 @@ def lay_out(inputs: Sequence[TypedInput], config: TrainConfig) -> InputLayout:
     _check_names(embedded, config)
     clock = RateClock(config.learning_rate_schedule)
     optimizer = _optimizer(config, rate_of(config, config.embedding_learning_rate, clock))
-    described = described_features(config, {item.name: item.type.buckets or 0 for item in embedded}, optimizer)
-    features = tuple(
-        described.get(item.name) or FeatureSpec(item.name, _table(item, config, optimizer)) for item in embedded
-    )
+    buckets = {item.name: item.type.buckets or 0 for item in embedded}
+    described = described_features(config, buckets, optimizer)
+    bags = [described.get(item.name) or FeatureSpec(item.name, _table(item, config, optimizer)) for item in embedded]
+    features, sequences = with_sequences(bags, buckets, config)
     tables_of(features)
     hashed_tables(features, config)
+    check_setup(Setup(sequences=bool(sequences), tower_modules=config.tower_modules is not None))
     tower_shapes(features, config)
-    return InputLayout(embedded, dense, features, clock)
+    return InputLayout(embedded, dense, features, sequences, clock)
 
 
 def rate_of(config: TrainConfig, rate: float, clock: RateClock) -> LearningRate:

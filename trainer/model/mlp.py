@@ -15,16 +15,17 @@ from trainer.options.config import TrainConfig
 
 
 class SeededLayers:
-    """Makes the layers of one network; the n-th layer that is made has the n-th seed."""
+    """Makes the layers of one network, or of one part ``of`` it; the n-th layer that is made has the n-th seed of the part."""
 
-    def __init__(self, config: TrainConfig) -> None:
-        self._config = config
+    def __init__(self, config: TrainConfig, of: str = "") -> None:
+        self._config, self._part = config, of.encode()
         self._made = 0
 
     def next_seed(self) -> int:
-        """31 bits that depend on the run's seed and the layer's place alone."""
+        """31 bits that depend on the run's seed, the part and the layer's place alone."""
         self._made += 1
-        digest = hashlib.sha256(b"headrace layer/1 %d %d" % (self._config.seed, self._made)).digest()
+        text = b"headrace layer/1 %d %d" % (self._config.seed, self._made)
+        digest = hashlib.sha256(text + b" " + self._part if self._part else text).digest()
         return int.from_bytes(digest[:4], "little") >> 1
 
     def dense(self, units: int, width: int, activation: str | None, *, bias: bool = True) -> Any:
@@ -39,13 +40,17 @@ class SeededLayers:
         initializer = keras.initializers.RandomNormal(stddev=width**-0.5, seed=self.next_seed())
         return keras.Variable(initializer((width,)))
 
+    def drop(self, share: float) -> Any:
+        """A dropout layer, or None for a share of 0."""
+        return keras.layers.Dropout(share, seed=self.next_seed()) if share else None
+
     def mlp(self, sizes: Sequence[int], width: int, *, dropout: float = 0.0) -> Mlp:
         """Layers of ``sizes`` units over ``width`` inputs."""
         widths = [width, *sizes]
         layers = [
             self.dense(after, before, self._config.activation) for before, after in zip(widths, sizes, strict=False)
         ]
-        drops = [keras.layers.Dropout(dropout, seed=self.next_seed()) for _ in sizes] if dropout else []
+        drops = [self.drop(dropout) for _ in sizes] if dropout else []
         return Mlp(layers, drops, widths[-1])
 
     def logits(self, head: AnyHead, width: int) -> LastLayers:

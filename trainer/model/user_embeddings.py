@@ -74,7 +74,7 @@ def _check(feature: FeatureSpec, config: TrainConfig, buckets: Mapping[str, int]
         raise ConfigError("a table must have a row for every bucket of its input", where=f"{where}, table {feature.table.name}",
                           value=feature.table.vocabulary_size, allowed=f">= {buckets[feature.name]}, for input {feature.name}",
                           next_step="raise vocabulary_size, or hash the input into fewer buckets")  # fmt: skip
-    for option in ("dims", "combiners", "tables"):
+    for option in ("dims", "combiners", "tables", "sequences"):
         if feature.name in getattr(config, option):
             raise ConfigError("an option must not describe an input that embeddings describes", where=option,
                               value=feature.name, next_step=f"leave it out of {option}, or of embeddings")  # fmt: skip

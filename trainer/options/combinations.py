@@ -39,6 +39,8 @@ class Setup:
         rounded_sums: whether dense gradients are rounded on their way between hosts.
         batch_files: whether batches are kept in files.
         own_batches: whether each host of a job cuts batches of its own.
+        sequences: whether the order of the ids of an input is used.
+        tower_modules: whether groups of inputs are compressed together.
     """
 
     hashed: bool = False
@@ -63,6 +65,8 @@ class Setup:
     rounded_sums: bool = False
     batch_files: bool = False
     own_batches: bool = False
+    sequences: bool = False
+    tower_modules: bool = False
 
 
 #: A training whose tables a user moves to other servers.
@@ -168,6 +172,11 @@ REFUSALS = (
             "files of batches must be those of batches that all hosts share",
             "a commit has the places that a host with batches of its own still trains, and no number of a batch from which a file could go on",
             "leave --batch-files out, or batch_rows_per_host out of --config"),
+    Refusal(("sequences", "tower_modules"), lambda one: one.sequences and one.tower_modules,
+            "sequences must be those of a model without tower modules",
+            "the host of a tower compresses the rows of its inputs as they are, and lengths of sequences are with the events, on other hosts: it would mix the rows of "
+            "an event with the places after its last one",
+            "leave sequences or tower_modules out of --config; a job by --towers may have sequences"),
     Refusal(("wire_values",), lambda one: one.rounded and not one.servers and one.hosts < 2,
             "rounded rows must be those of several hosts or of servers",
             "one process sends its rows nowhere",
@@ -246,6 +255,6 @@ def place_of(refusal: Refusal) -> str:
 
 
 def _written(option: str) -> str:
-    if option in ("hashed", "pruning", "hot_rows", "batch_rows_per_host"):
+    if option in ("hashed", "pruning", "hot_rows", "batch_rows_per_host", "sequences", "tower_modules"):
         return f"{option} of --config"
     return "headrace ps move" if option == _MOVE else f"--{option.replace('_', '-')}"

@@ -16,6 +16,7 @@ from trainer.options.hot_rows import HotOptions
 from trainer.options.pruning import PruningOptions, with_kept_defaults, with_recorded_defaults
 from trainer.options.rate_schedule import RateSchedule
 from trainer.options.resume_rules import changes_weights
+from trainer.options.sequences import SequenceOptions, read_sequences
 from trainer.options.towers import TowerOptions, with_kept_module, with_recorded_module
 from trainer.options.trial_record import TrialRow, read_trial
 from transforms.errors import nearest
@@ -54,7 +55,7 @@ DenseScale = tuple[str, float, float]
 SCALE_KINDS = ("plain", "log")
 
 #: Options that a document has only if they are given: those of earlier releases do not have them.
-_IF_GIVEN = ("hashed", "learning_rate_schedule", "pruning", "tower_modules", "trial")
+_IF_GIVEN = ("hashed", "learning_rate_schedule", "pruning", "sequences", "tower_modules", "trial")
 _PER_HOST = "batch_rows_per_host"
 _TOWERS, _PRUNING = "tower_modules", "pruning"
 
@@ -129,6 +130,7 @@ class TrainConfig:
         learning_rate_schedule: a warm-up and a decay of all learning rates but those of "newton", whose steps shrink by themselves
             (:mod:`trainer.options.rate_schedule`); None: rates stay.
         pruning: the options of tables that keep their most important rows (:mod:`trainer.options.pruning`); None: all rows are kept.
+        sequences: by the name of an input, how the order of its ids is used (:mod:`trainer.options.sequences`); others are bags.
         tower_modules: groups of inputs whose activations are compressed together (:mod:`trainer.options.towers`); None: none are.
         staleness: the last steps whose updates a lookup misses, 0 to 64: rows are looked up so many steps before the dense part of their
             step, while earlier steps are trained.
@@ -195,6 +197,7 @@ class TrainConfig:
     hashed: Mapping[str, HashedOptions] = field(default_factory=_no_overrides)
     learning_rate_schedule: RateSchedule | None = None
     pruning: PruningOptions | None = None
+    sequences: Mapping[str, SequenceOptions] = field(default_factory=_no_overrides)
     tower_modules: TowerOptions | None = None
     staleness: int = 0
     engine: str = "cpu"
@@ -212,6 +215,7 @@ class TrainConfig:
                 _refuse(name, getattr(self, name), "an object by name")
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
         object.__setattr__(self, "hashed", MappingProxyType(read_hashed(self.hashed)))
+        object.__setattr__(self, "sequences", MappingProxyType(read_sequences(self.sequences)))
         if self.learning_rate_schedule is not None:
             object.__setattr__(self, "learning_rate_schedule", RateSchedule.read(self.learning_rate_schedule))
         object.__setattr__(self, "pruning", None if self.pruning is None else PruningOptions.read(self.pruning))
@@ -399,7 +403,7 @@ def _path_of(option: str, function: object) -> str:
 def _plain(value: Any) -> object:
     if isinstance(value, Mapping):
         return {name: _plain(member) for name, member in value.items()}
-    if isinstance(value, HashedOptions | PruningOptions | RateSchedule | TowerOptions | TrialRow):
+    if isinstance(value, HashedOptions | PruningOptions | RateSchedule | SequenceOptions | TowerOptions | TrialRow):
         return value.to_document()
     return [_plain(member) for member in value] if isinstance(value, (tuple, list)) else value
 

@@ -136,6 +136,7 @@ RULES: Mapping[str, ResumeRule] = MappingProxyType({
     "hashed": _never("rows are at the places of a table of this size"),
     "learning_rate_schedule": _from_here("it is a function of the steps of the run, and slots of optimizers do not depend on rates"),
     "pruning": _from_here("of more rows than have places the most important ones stay", _unless("pruning", None), "its options, where it is given before and after"),
+    "sequences": _never(_NETWORK),
     "tower_modules": _never(_NETWORK),
     "staleness": _from_here("a checkpoint has all updates of its steps"),
     "engine": _any_time("checkpoints of both engines are the same"),

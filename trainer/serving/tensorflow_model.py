@@ -39,6 +39,8 @@ def prediction_name(label: str) -> str:
     return f"{PREDICTION}_{label}" if label else PREDICTION
 
 
+#: Ids, the row of each in ascending order, and weights or None.
+_Bags = tuple[Any, Any, Any]
 _ROWS_AT_A_TIME = 65_536
 #: The most bytes of an exported model's tables.
 _MOST_BYTES = 8 << 30
@@ -72,9 +74,14 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
     def __call__(self, inputs: Mapping[str, TensorColumn]) -> dict[str, Any]:
         """The prediction, float64, of the model's inputs as tensors, or those of each label as ``prediction_NAME``."""
         rows = rows_of(next(iter(inputs.values())))
-        deep = self._activations(inputs, self.deep_tables, self._deep_features, rows)
-        linear = self._activations(inputs, self.linear_tables, self._linear_features, rows)
-        logits = self._dense.logits(deep, linear, _numbers(inputs, self._layout, rows))
+        bags = {item.name: _bags(inputs[item.name], rows) for item in self._layout.embedded}
+        for place in self._layout.sequences:
+            for name in (self._layout.embedded[f].name for f in place.inputs):
+                bags[name] = newest_bags(*bags[name], rows, place.options.length)
+        deep = self._activations(bags, self.deep_tables, self._deep_features, rows)
+        linear = self._activations(bags, self.linear_tables, self._linear_features, rows)
+        lengths = [_lengths(bags[self._layout.embedded[one.rows].name], rows) for one in self._layout.sequences]
+        logits = self._dense.logits(deep, linear, tf.concat([_numbers(inputs, self._layout, rows), *lengths], axis=1))
         if isinstance(self._head, Head):
             return {PREDICTION: _prediction(self._head, self._calibrated("", logits))}
         found = {}
@@ -97,12 +104,12 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
         return tf.gather(images, base) + tf.gather(slopes, at) * (x - tf.gather(starts, base))
 
     def _activations(
-        self, inputs: Mapping[str, TensorColumn], tables: Mapping[str, Any], features: Sequence[FeatureSpec], rows: Any
+        self, bags: Mapping[str, _Bags], tables: Mapping[str, Any], features: Sequence[FeatureSpec], rows: Any
     ) -> Any:
         if not tables:
             return tf.zeros([rows, 0])
-        bags = [_activation(inputs[feature.name], tables[feature.table.name], rows, feature) for feature in features]
-        return tf.concat(bags, axis=1)
+        found = [_activation(bags[feature.name], tables[feature.table.name], rows, feature) for feature in features]
+        return tf.concat(found, axis=1)
 
 
 def _served_model(trained: Trained, dense: tuple[str, ...]) -> ServedModel:
@@ -163,9 +170,9 @@ def _one_each(place: int, features: int, first: int, last: int) -> IdBatch:
     return IdBatch(np.arange(first, last, dtype=np.int64), offsets)
 
 
-def _activation(column: TensorColumn, table: Any, rows: Any, feature: FeatureSpec) -> Any:
+def _activation(column: _Bags, table: Any, rows: Any, feature: FeatureSpec) -> Any:
     """The combined rows of each bag, or the rows of its first ids, float32 [rows, width]."""
-    ids, bags, weights = _bags(column, rows)
+    ids, bags, weights = column
     if feature.max_sequence_length:
         return _sequence(table, _ragged(ids, bags, rows), weights, feature)
     shares = tf.ones(tf.shape(ids)) if weights is None else weights
@@ -188,8 +195,24 @@ def _sequence(table: Any, ids: Any, weights: Any, feature: FeatureSpec) -> Any:
     return tf.reshape(values * shares.to_tensor(shape=[None, length])[:, :, tf.newaxis], [-1, feature.width])
 
 
-def _bags(column: TensorColumn, rows: Any) -> tuple[Any, Any, Any]:
-    """(ids, the row of each, weights or None)."""
+def newest_bags(ids: Any, bags: Any, weights: Any, rows: Any, length: int) -> _Bags:
+    """The last ``length`` ids of each row, the last one first: the ids of a sequence, as batches of training have them."""
+    ends = _ragged(ids, bags, rows).row_splits[1:]
+    lengths = tf.minimum(ends - tf.concat([[0], ends[:-1]], axis=0), length)
+    taken = tf.repeat(tf.range(tf.cast(rows, tf.int64)), lengths)
+    back = tf.range(tf.reduce_sum(lengths)) - tf.gather(tf.cumsum(lengths, exclusive=True), taken)
+    at = tf.gather(ends, taken) - 1 - back
+    return tf.gather(ids, at), taken, None if weights is None else tf.gather(weights, at)
+
+
+def _lengths(column: _Bags, rows: Any) -> Any:
+    """The ids of each row, float32 [rows, 1]."""
+    ids, bags, _ = column
+    return tf.math.unsorted_segment_sum(tf.ones(tf.shape(ids)), bags, rows)[:, tf.newaxis]
+
+
+def _bags(column: TensorColumn, rows: Any) -> _Bags:
+    """The bags of a column."""
     match column:
         case WeightedTensor():
             return column.ids.values, column.ids.value_rowids(), column.weights.values

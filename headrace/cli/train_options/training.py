@@ -94,6 +94,7 @@ class TrainOptions:
             rounded=self.servers.wire_values not in ("", "float32"), machines=self.hosts.hosts_per_machine > 1,
             tower_sums=self.hosts.tower_sums, rounded_sums=self.hosts.rounds_dense_values,
             batch_files=self.data.batch_file_bytes() > 0, own_batches=self.hosts.is_job and bool(options.get("batch_rows_per_host")),
+            sequences=bool(options.get("sequences")), tower_modules=options.get("tower_modules") is not None,
         )  # fmt: skip
         if (found := refusal_of(setup)) is not None:
             option = found.options[0]

@@ -257,3 +257,14 @@ def test_files_that_were_not_used_make_space(tmp_path):
     now = [path for path in files_of(home) if path.is_file()]
     assert len(set(now) & set(old)) < 2
     assert sum(path.stat().st_size for path in now) <= size * 3 // 2
+
+
+@pytest.mark.slow
+def test_batches_of_sequences_have_a_file_of_their_own(tmp_path):
+    """They have other ids than those of bags, and lengths; a file of one is no file of the other."""
+    for name, reads in (("wrote", 2), ("read", 0), ("bags", 2)):
+        data = Synthetic(1, 200)
+        sequences = {} if name == "bags" else {"words": {"length": 2, "encoder": "mean"}}
+        run(data, tmp_path / name, tmp_path / "home", sequences=sequences)
+        assert len(data.reads) == reads
+    assert equal_arrays(saved(tmp_path / "wrote"), saved(tmp_path / "read"))

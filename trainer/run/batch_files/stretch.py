@@ -50,9 +50,9 @@ class Stretches:
         self._columns = tuple(sorted({*read, *solution.target.columns}))
         inputs = [[item.name, item.fingerprint, type_document(item.type)] for item in solution.inputs]
         label = [solution.label, solution.target.identity]
-        self._cut = _sha256(
-            [_FORMAT, solution.model, solution.model_version, inputs, label, list(layout.bounds), batch_rows]
-        )
+        cut = [_FORMAT, solution.model, solution.model_version, inputs, label, list(layout.bounds), batch_rows]
+        taken = [[one.options.length, *one.inputs] for one in layout.sequences]
+        self._cut = _sha256([*cut, taken] if taken else cut)
         self._content: dict[str, str] = {}
 
     def of(self, refs: Sequence[FragmentRef], cut: object = None) -> Stretch:

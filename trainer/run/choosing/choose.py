@@ -129,7 +129,7 @@ def _ignore(message: str) -> None:
 
 def _facts(solution: ReadSolution, sample: Sequence[DecodedFragment], layout: InputLayout, head: AnyHead) -> DataFacts:
     labels = np.concatenate([np.zeros(head.label_shape(0), np.float32), *(part.labels for part in sample)])
-    dense = np.concatenate([np.zeros((0, layout.dense_width), np.float32), *(part.dense for part in sample)])
+    dense = np.concatenate([np.zeros((0, layout.number_width), np.float32), *(part.dense for part in sample)])
     positives, rates = None, {}
     if isinstance(head, Head):
         positives = int((labels == 1).sum()) if head.task == "binary" else None

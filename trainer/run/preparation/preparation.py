@@ -233,6 +233,8 @@ def check_placement(
             towers=has_towers,
             tpu=config.engine == "tpu",
             hot=config.hot_rows is not None,
+            sequences=bool(config.sequences),
+            tower_modules=config.tower_modules is not None,
         )
     )
     if config.engine == "tpu":

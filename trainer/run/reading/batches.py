@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainer.errors import BadFeature
-from trainer.model.inputs import InputLayout
+from trainer.model.inputs import InputLayout, TypedInput
+from trainer.model.sequence_layout import SequencePlace
 from trainer.run.reading import kernels
 from trainer.run.reading.columns import DecodedFragment, refuse_ids, take_events
+from trainer.run.reading.newest_ids import first_disagreement, newest_first, sequence_lengths
 from trainer.run.reading.shuffling import Window
 from trainer.tables.batches import IdBatch, id_dtype
 from transforms.arrays import Array
@@ -36,7 +38,7 @@ class Span:
 class Batch:
     """The events of one optimizer step, padded to a fixed shape: ``rows`` events, then empty bags and zeros of weight 0.
 
-    ``dense``: float32 [batch_rows, width of the dense inputs]; ``labels``: float32 [batch_rows], or of several
+    ``dense``: float32 [batch_rows, width of the dense inputs, and a length for each sequence]; ``labels``: float32 [batch_rows], or of several
     labels [batch_rows, tasks] with NaN where an event has none; ``weights``: float32 [batch_rows].
     """
 
@@ -244,24 +246,28 @@ class BatchShape:
     """What all batches of a layout have in common; ``batch_rows``: to which they are padded."""
 
     batch_rows: int
-    inputs: int
-    dense_width: int
+    inputs: tuple[TypedInput, ...]
+    number_width: int
     is_weighted: bool
     bounds: tuple[int, ...]
+    sequences: tuple[SequencePlace, ...] = ()
 
     @classmethod
     def of(cls, layout: InputLayout, batch_rows: int) -> BatchShape:
         """The shape of batches of ``batch_rows``."""
-        return cls(batch_rows, len(layout.embedded), layout.dense_width, layout.is_weighted, layout.bounds)
+        return cls(
+            batch_rows, layout.embedded, layout.number_width, layout.is_weighted, layout.bounds, layout.sequences
+        )
 
 
 def assemble(pieces: Sequence[BatchPiece], shape: BatchShape) -> Batch:
     """The batch of some rows, at least one, in their order.
 
-    Raises :class:`BadFeature` for an id outside the buckets of its input, or lists whose offsets do not ascend.
+    Raises :class:`BadFeature` for an id outside the buckets of its input, for lists whose offsets do not ascend, and for an event with
+    more or fewer gaps than ids of their sequence.
     """
     batch_rows, rows = shape.batch_rows, sum(stop - start for _, start, stop in pieces)
-    dense = np.zeros((batch_rows, shape.dense_width), np.float32)
+    dense = np.zeros((batch_rows, shape.number_width), np.float32)
     labels = np.zeros((batch_rows, *pieces[0][0].labels.shape[1:]) if pieces else batch_rows, np.float32)
     at = 0
     for fragment, start, stop in pieces:
@@ -275,7 +281,31 @@ def assemble(pieces: Sequence[BatchPiece], shape: BatchShape) -> Batch:
     weights = np.zeros(batch_rows, np.float32)
     weights[:rows] = 1.0
     spans = tuple(Span(fragment.key, start, stop, fragment.positions) for fragment, start, stop in pieces)
-    return Batch(rows, _stack(pieces, shape), dense, labels, weights, spans)
+    ids = _stack(pieces, shape)
+    if shape.sequences:
+        _check_gaps(ids, spans, shape)
+        dense = np.concatenate([dense, sequence_lengths(ids, shape.sequences)], axis=1)
+        ids = newest_first(ids, shape.sequences)
+    return Batch(rows, ids, dense, labels, weights, spans)
+
+
+def _check_gaps(ids: IdBatch, spans: Sequence[Span], shape: BatchShape) -> None:
+    """Raise :class:`BadFeature` for the first event with more or fewer gaps than ids of their sequence."""
+    found = first_disagreement(ids, shape.sequences)
+    if found is None:
+        return
+    place, row = found
+    assert place.gaps is not None
+    counts = [int(ids.offsets[f, row + 1] - ids.offsets[f, row]) for f in (place.gaps, place.rows)]
+    names = [shape.inputs[f].name for f in (place.gaps, place.rows)]
+    for span in spans:
+        size = span.stop - span.start
+        if row < size:
+            break
+        row -= size
+    event = span.start + row if span.positions is None else int(span.positions[span.start + row])
+    raise BadFeature("gaps must be as many as the ids of their sequence", where=f"fragment {span.key}, row {event}, input {names[0]}",
+                     value=counts[0], allowed=f"{counts[1]}, as input {names[1]}", next_step="make both inputs from one list")  # fmt: skip
 
 
 _NO_ROWS = np.zeros(0, np.int64)
@@ -296,7 +326,7 @@ def _stack(pieces: Sequence[BatchPiece], shape: BatchShape) -> IdBatch:
     rows = np.concatenate(taken) if taken else _NO_ROWS
     columns = pieces[0][0].ids.table[None] if len(pieces) == 1 else np.stack([one.ids.table for one, _, _ in pieces])
     most = kernels.most_ids(ranges, columns, rows)
-    offsets = np.empty((shape.inputs, shape.batch_rows + 1), np.int64)
+    offsets = np.empty((len(shape.inputs), shape.batch_rows + 1), np.int64)
     ids = np.empty(max(most, 0), id_dtype(shape.bounds))
     weights = np.empty(max(most, 0) if shape.is_weighted else 0, np.float32)
     wrong, count, _ = (

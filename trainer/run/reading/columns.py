@@ -179,7 +179,7 @@ def read_columns(table: pa.Table, layout: InputLayout, key: str, *, labelled: bo
     Raises :class:`BadFeature`, and :class:`BadLabel` for a column of labels that are not numbers.
     """
     ids = _id_columns(table, layout, key)
-    dense = np.empty((table.num_rows, layout.dense_width), np.float32, order="F")  # written column by column
+    dense = np.empty((table.num_rows, layout.number_width), np.float32, order="F")  # written column by column
     at = 0
     for item in layout.dense:
         width = width_of(item.type)

@@ -102,7 +102,7 @@ class UnitLayout:
             [item.type.buckets or 0, _size_of(item.type), isinstance(item.type, Weighted), isinstance(item.type, Dense)]
             for item in layout.embedded
         ]
-        return cls(layout.embedded, layout.dense_width, digest, np.array(types, np.int64).reshape(-1, 4), len(tasks))
+        return cls(layout.embedded, layout.number_width, digest, np.array(types, np.int64).reshape(-1, 4), len(tasks))
 
 
 def _size_of(column_type: ColumnType) -> int:

@@ -86,6 +86,7 @@ def test_a_job_trains_what_one_process_trains(warehouse, tmp_path):
     "network",
     [
         {"network": "tests.trainer.model.networks:busy", "embeddings": "tests.trainer.model.own_tables:of_a_job"},
+        {"network": "dcn", "sequences": {"input_0": {"length": 2, "encoder": "din", "target": "input_1"}}},
         pytest.param(
             {"network": "dcn", "cross_rank": 3, "cross_structure": "parallel", "dropout": 0.2}, marks=pytest.mark.soak
         ),
