@@ -65,9 +65,10 @@ def reference(kind, variables, rows, target):
         scores = []
         for row in rows:
             hidden = np.concatenate([target, row, target * row])
-            for kernel, bias in zip(variables[:-2:2], variables[1:-2:2], strict=True):
+            *unit, score, score_0 = [*variables, np.zeros(1)] if "shares" in kind else variables
+            for kernel, bias in zip(unit[::2], unit[1::2], strict=True):
                 hidden = gelu(hidden @ kernel + bias)
-            scores.append(float((hidden @ variables[-2] + variables[-1])[0]))
+            scores.append(float((hidden @ score + score_0)[0]))
         weights = np.exp(scores) / np.exp(scores).sum() if "shares" in kind else scores
         return sum(weight * row for weight, row in zip(weights, rows, strict=True))
     return _sasrec(variables, rows, heads=2 if "two" in kind else 1)
@@ -78,9 +79,9 @@ def _sasrec(variables, rows, heads):
     hidden = rows + places[: len(rows)]
     size = WIDTH // heads
     while rest:
-        norm_1, norm_2 = rest[:2], rest[8:10]
-        (query, query_0, key, key_0, value, value_0), (inner, inner_0, outer, outer_0) = rest[2:8], rest[10:14]
-        rest = rest[14:]
+        norm_1, norm_2 = rest[:2], rest[7:9]
+        (query, query_0, key, value, value_0), (inner, inner_0, outer, outer_0) = rest[2:7], rest[9:13]
+        rest = rest[13:]
         normed = [_normed(row, *norm_1) for row in hidden]
         after = []
         for place, row in enumerate(hidden):
@@ -88,7 +89,7 @@ def _sasrec(variables, rows, heads):
             for head in (slice(h * size, (h + 1) * size) for h in range(heads)):
                 own = (normed[place] @ query + query_0)[head]
                 older = normed[place:]  # the newest place is the first one
-                scores = [own @ (one @ key + key_0)[head] / np.sqrt(size) for one in older]
+                scores = [own @ (one @ key)[head] / np.sqrt(size) for one in older]
                 shares = np.exp(scores) / np.exp(scores).sum()
                 parts.append(sum(s * (one @ value + value_0)[head] for s, one in zip(shares, older, strict=True)))
             row = row + np.concatenate(parts)

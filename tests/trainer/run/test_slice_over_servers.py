@@ -58,7 +58,8 @@ KINDS = {
     "hashed": {"hashed": {"user": {"capacity": 60}, "words": {"capacity": 200}}, "staleness": 2},
     "pruned": {"pruning": {"budget": 0.5, "round_steps": 3}, "linear": True},
     "hot": {"hot_rows": {"words": 20, "user": 7}, "staleness": 3},
-    "options": {"embedding_optimizer": "row_wise_adagrad", "admit_after": 2, "embedding_weight_decay": 0.01, "staleness": 4},
+    "options": {"embedding_optimizer": "row_wise_adagrad", "admit_after": 2, "embedding_weight_decay": 0.01, "staleness": 4,
+                "sequences": {"words": {"length": 3, "encoder": "sasrec", "layers": 1}}},
     "networks": {"network": "dcn", "dropout": 0.2, "embedding_dropout": 0.1, "dense_optimizer": "adagrad", "passes": 2,
                  "held_out_share": 0.3, "partitions_per_epoch": 1},
 }  # fmt: skip

@@ -27,7 +27,7 @@ class TargetAttention:
 
     def __init__(self, made: SeededLayers, options: SequenceOptions, width: int) -> None:
         self.unit = made.mlp(options.hidden, 3 * width)
-        self._score = made.dense(1, self.unit.width, None)
+        self._score = made.dense(1, self.unit.width, None, bias=not options.softmax)  # a softmax would take it away
         self._softmax, self._shape = options.softmax, (options.length, width)
         self.trainable = trainable_of([*self.unit.layers, self._score])
         self.drops: tuple[Any, ...] = ()

@@ -57,7 +57,8 @@ class _Block:
     def __init__(self, made: SeededLayers, options: SequenceOptions, width: int) -> None:
         self._shape = (options.heads, width // options.heads)
         self._norms = [_norm(width), _norm(width)]
-        self._query, self._key, self._value = (made.dense(width, width, None) for _ in range(3))
+        # A bias of keys adds the same to all scores of a query, which a softmax takes away: its gradient would be noise.
+        self._query, self._key, self._value = (made.dense(width, width, None, bias=k != 1) for k in range(3))
         self._inner, self._outer = made.dense(width, width, "relu"), made.dense(width, width, None)
         self._drops = [made.drop(options.dropout) for _ in range(3)]
         self.drops = [one for one in self._drops if one]
