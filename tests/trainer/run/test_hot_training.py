@@ -63,6 +63,7 @@ def test_hot_rows_change_no_bit_of_any_optimizer(servers, tmp_path, optimizer):
         {"tables": {"words": "one", "user": "other"}, "hot_rows": {"one": 9}},
         {"hot_rows": 30},
         {"hot_rows": "auto"},
+        {"sequences": {"words": {"length": 2, "encoder": "mean"}}},
     ],
     ids=str,
 )

@@ -11,6 +11,7 @@ from tests.trainer.synthetic import Synthetic, config, fragment_table, on_server
 from trainer.checkpoints.checkpoint import read_newest
 from trainer.errors import ConfigError, RunMismatch
 from trainer.options.config import TrainConfig
+from trainer.run.choosing.choose import choose_config
 from trainer.run.loop import train
 from trainer.serving.trained import load_trained
 from transforms.types import Dense, DType, Ragged, arrow_type
@@ -102,3 +103,15 @@ def test_a_trained_run_predicts_and_keeps_its_sequences(tmp_path):
     assert np.ptp(predicted) > 0
     with pytest.raises((ConfigError, RunMismatch), match="sequences"):
         run(tmp_path, data=Synthetic(2, types=TYPES, make=with_ages), sequences=SASREC)
+
+
+@pytest.mark.slow
+def test_a_trial_chooses_among_models_with_the_given_sequences(tmp_path):
+    """A linear candidate has bags of the same ids; the chosen options train."""
+    data = Synthetic(4, 300, types=TYPES, make=with_ages)
+    given = {"sequences": DIN, "deterministic": False, "deep": True, "dim": 4}
+    chosen = choose_config(data.solution, data.read, given, run_dir=str(tmp_path))
+    assert chosen.sequences == TrainConfig("run", sequences=DIN).sequences
+    assert "sequences" not in chosen.chosen
+    assert len(chosen.trial) > 1
+    assert train(data.solution, data.read, chosen).finished

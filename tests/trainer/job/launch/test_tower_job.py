@@ -59,6 +59,17 @@ def test_a_job_by_towers_trains_what_one_without_trains(tmp_path):
 
 
 @pytest.mark.slow
+def test_sequences_by_towers_are_those_without(tmp_path):
+    """Rows of the two places of an event cross between towers; its length is with the event."""
+    options = {**OPTIONS, "passes": 1, "sequences": {"input_0": {"length": 2, "encoder": "sasrec", "layers": 1}}}
+    with make_warehouse(tmp_path / "warehouse", hours=1, rows=1000) as warehouse:
+        by = two_towers(warehouse, tmp_path / "towers", **options)
+        for name, ways in (("towers", by), ("flat", {})):
+            finished(run_job(warehouse, tmp_path / name, settings(HOSTS), unit_rows=300, **ways, **options))
+        assert run_differences(tmp_path / "towers", tmp_path / "flat") == ()
+
+
+@pytest.mark.slow
 def test_hosts_of_a_machine_train_what_a_job_without_towers_trains(tmp_path):
     """Bit for bit, although a host is killed; with sums they train about that, and killed hosts change no bit of it."""
     with make_warehouse(tmp_path / "warehouse", hours=1, rows=1500) as warehouse:
