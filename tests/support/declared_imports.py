@@ -77,6 +77,7 @@ ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "tests.tpu_aot": ("trainer/tpu_check/lowering.txt", "trainer/tpu_check/compiling.txt"),
     "benchmarks.support.dlrm_of_torchrec": ("benchmarks/support/fbgemm_environment.py",),
     "benchmarks.support.side_of_fbgemm": ("benchmarks/support/fbgemm_environment.py",),
+    "benchmarks.support.feast_latest": ("benchmarks/support/feast_environment.py",),
     "benchmarks.support.side_of_tfra": ("benchmarks/support/tfra_environment.py",),
     "benchmarks.support.side_of_torchrec_planner": ("benchmarks/support/fbgemm_environment.py",),
 }
