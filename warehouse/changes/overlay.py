@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.errors import InputError
+from transforms.joins.definition import is_joined
 from warehouse.changes.outcome import AffectedFragment, Change, find_recomputes
 from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
 from warehouse.changes.rejoins import find_rejoins
@@ -113,6 +114,10 @@ def _overlay(
         raise InputError("values of a text file must be joined by a key", where=values.name, next_step="--on KEY")
     else:
         source = AlignedValues.read(warehouse.storage, table, values, chosen, current, advice)
+    joined = [column for column in source.columns if is_joined(column)]
+    if joined:
+        raise InputError("a joined column must follow the table that it is joined from, and be given no values", where=f"table {name}, {source.where}",
+                         value=", ".join(joined), next_step="correct that table; headrace work computes the column again")  # fmt: skip
     if kind == "fix":
         for column in source.columns:
             table.column(column)

@@ -391,3 +391,20 @@ def test_lineage_names_the_table_and_the_version_that_were_joined(tmp_path: Path
     assert [one["name"] for one in event["inputs"]] == ["clicks"]
     assert event["inputs"][0]["facets"]["version"]["datasetVersion"] == "1"
     assert [one["name"] for one in event["outputs"]] == ["log"]
+
+
+def test_a_joined_column_takes_no_values_by_hand(joined, folders):
+    values = {"at": events(0)["at"].slice(0, 1), COUNT.node.name: pa.array([5], pa.int64())}
+    with pytest.raises(InputError, match="must follow the table"):
+        fix_columns(joined, "log", _saved(folders, values), why="x", on=("at",))
+    assert version(joined) == 2
+
+
+def test_corrections_of_other_columns_keep_joined_ones(joined, folders):
+    """The fragment gets a new row in the catalog; the column and what is above it stay."""
+    times = events(0)["at"].to_pylist()
+    place = next(one for one in range(len(times)) if times.count(times[one]) == 1)
+    values = {"at": events(0)["at"].slice(place, 1), "clicked": pa.array([True])}
+    fix_columns(joined, "log", _saved(folders, values), why="x", on=("at",))
+    assert refresh(joined) == []
+    assert all(one.hit for one in explain_model(joined, "ctr"))
