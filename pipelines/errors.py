@@ -3,11 +3,12 @@
 InputError ── LogSchemaError, UnknownFormat, UnclearEventTime, NoLogFiles, OutputTaken, JobRefused
 DataError  ── TruncatedLog, TooManyRejects, MemoizeFailed, RunnerFailed, JobFailed
 StorageError ── ChildrenLost
+Busy ── JoinJobFailed
 """
 
 from __future__ import annotations
 
-from transforms.errors import DataError, InputError, StorageError
+from transforms.errors import Busy, DataError, InputError, StorageError
 
 
 class LogSchemaError(InputError):
@@ -67,3 +68,7 @@ class JobFailed(DataError):
 
 class ChildrenLost(StorageError):
     """Child processes cannot be started on this machine."""
+
+
+class JoinJobFailed(Busy):
+    """A join job failed for a reason that is none of its data; its joined columns are still to be computed."""

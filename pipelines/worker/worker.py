@@ -12,10 +12,12 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+
+import pyarrow as pa
 
 from pipelines.isolation.limits import IsolationLimits
 from pipelines.isolation.processes import child_processes
@@ -31,7 +33,8 @@ from pipelines.worker.unreadable import ReadFailures
 from transforms.errors import InputError
 from transforms.tracing.spans import span
 from warehouse.eviction.evict import settle_storage
-from warehouse.joins.refresh import JoinWorker
+from warehouse.joins.computation import Computation
+from warehouse.joins.refresh import Compute, JoinWorker
 from warehouse.matching.submit import queue_missing
 from warehouse.queue.depths import queued_tasks, unfinished_tasks
 from warehouse.queue.history import record_minute
@@ -146,7 +149,7 @@ def _work(
     on_step: Callable[[Instruction], None] | None,
     catalog_retry: CatalogRetry,
 ) -> WorkerReport:
-    joins = JoinWorker(warehouse, config.name)
+    joins = JoinWorker(warehouse, config.name, compute=_computing(config, worker.options))
 
     def join() -> bool:
         """Compute joined columns of some fragments; whether there were any. What is above them is queued by the next lease."""
@@ -192,6 +195,19 @@ def _work(
                 return worker.report
 
 
+def _computing(config: WorkerConfig, options: RunnerOptions) -> Compute:
+    """How joined columns are computed: in this process, or by a job on the runner's machines."""
+    if options.is_in_process:
+        return Computation.columns
+
+    def by_beam(work: Computation) -> Mapping[str, pa.Array]:
+        from pipelines.joins.pipeline import joined_by_beam
+
+        return joined_by_beam(work, job_options(options, config.name, uuid.uuid4().hex))
+
+    return by_beam
+
+
 def _unfinished(warehouse: Warehouse, joins: JoinWorker) -> int:
     """Tasks, and fragments whose joined columns are computed, that are not finished and soon may be."""
     return unfinished_tasks(warehouse, _SOON_SECS) + joins.waiting
@@ -209,7 +225,7 @@ class _Worker:
         report: WorkerReport,
         catalog_retry: CatalogRetry,
     ) -> None:
-        self._warehouse, self._config, self._options, self._progress = warehouse, config, options, progress
+        self._warehouse, self._config, self.options, self._progress = warehouse, config, options, progress
         self._catalog_retry = catalog_retry
         self._meter = WorkMeter()
         self._heartbeat_at = self._record_at = 0.0
@@ -234,7 +250,7 @@ class _Worker:
             self._meter.record_lease(len(tasks), work_secs, self._queued(), time.monotonic())
             self._report_progress()
             home, job = self._warehouse.storage.home, uuid.uuid4().hex
-            options = job_options(self._options, self._config.name, job)
+            options = job_options(self.options, self._config.name, job)
             with span("job", tasks=len(tasks)):
                 run_memoize(
                     committer.works, home, job, options, partial(self._attend_job, committer), self._config.limits

@@ -44,7 +44,7 @@ _SHAPES: tuple[tuple[OwnKind, re.Pattern[str]], ...] = (
         re.compile(rf"{LAKES}/[^/]+/(?:origins/{_ID}-{_DIGEST}|data/(?:[^/]+/)+(?:{_ID}|{_LATE}))\.parquet"),
     ),
     ("artifacts", re.compile(rf"{ARTIFACTS}/{_DIGEST}\.arrow")),
-    ("job results", re.compile(rf"{JOBS}/{_ID}-\d{{6,}}\.json")),
+    ("job results", re.compile(rf"{JOBS}/{_ID}-\d{{6,}}\.(?:json|arrow)")),
     ("analysis files", re.compile(rf"{ANALYSIS}/jobs/{_ID}/(?:done/{_DIGEST}\.json|{_DIGEST}/{_ACCUMULATED})")),
     ("batch files", re.compile(rf"{BATCHES}/[^/]+/{_DIGEST}\.{BATCH_SUFFIX}")),
     ("contributions", re.compile(rf"{ANALYSIS}/(?:tft-[^/]+/{_DIGEST}\.json|sums-[^/]+/[0-9a-f]/{_DIGEST}\.arrow)")),

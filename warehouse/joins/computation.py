@@ -22,7 +22,7 @@ from warehouse.storage.storage import Storage
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.overlays import live_mask
 from warehouse.tables.raw import read_raw
-from warehouse.tables.table import Table
+from warehouse.tables.table import Fragment, Table
 
 #: The name that the time of an event and of a row has while a column is computed; no column of a table has it.
 TIME = "@time"
@@ -84,6 +84,9 @@ class Computation:
         definitions: The columns by name.
         seen: The fragments of the other table that events may see.
         threads: The most threads that compute; the values do not depend on it.
+        storage: Where the files are.
+        times: The time columns of the two tables.
+        range_micros: The first and the last time of rows that events may see.
     """
 
     def __init__(
@@ -95,11 +98,12 @@ class Computation:
         records: Sequence[JoinedRecord],
         threads: int = 1,
     ) -> None:
-        self._storage, self._records, self.own, self.threads = storage, records, own, threads
+        self.storage, self._records, self.own, self.threads = storage, records, own, threads
         self.keys = Keys(records[0].definition.keys)
-        self._times = tuple(time_column(one, one.name) for one in tables)
+        self.times = (time_column(tables[0], tables[0].name), time_column(tables[1], tables[1].name))
         self.definitions = {one.column: one.definition for one in records}
-        self.seen, self._low, self._high = _seen(views, own, records)
+        self.seen, *bounds_micros = _seen(views, own, records)
+        self.range_micros = (bounds_micros[0], bounds_micros[1])
 
     def columns(self) -> dict[str, pa.Array]:
         """The values over all fragments, in their order."""
@@ -128,26 +132,22 @@ class Computation:
     def events(self) -> pa.Table:
         """What is read of the events of all fragments, with their times."""
         columns = sorted(frozenset[str]().union(*(record.own_columns for record in self._records)))
-        parts = []
-        for one in self.own:
-            raw = read_raw(self._storage, one.placed.fragment, sorted({*columns, self._times[0]}))
-            parts.append(raw.select(columns).append_column(TIME, as_times(raw.column(self._times[0]))))
-        return _joined(parts)
+        parts = [read_events(self.storage, one.placed.fragment, columns, self.times[0]) for one in self.own]
+        return joined_parts(parts)
 
     def changed_rows(self, changed: Sequence[tuple[TimedFragment, TimedFragment | None]]) -> pa.Table:
         """What is read of rows of the other table, with their times: all rows of a fragment, or those that are deleted in one of two and not in both."""
         columns = self.other_columns
         parts = []
         for other, same in changed:
-            raw = read_raw(self._storage, other.placed.fragment, sorted({*columns, self._times[1]}))
-            part = raw.select(columns).append_column(TIME, as_times(raw.column(self._times[1])))
-            parts.append(part if same is None else part.filter(_differ(self._storage, other.placed, same.placed)))
-        return _joined(parts) if parts else _no_rows(columns, self._records)
+            part = read_events(self.storage, other.placed.fragment, columns, self.times[1])
+            parts.append(part if same is None else part.filter(_differ(self.storage, other.placed, same.placed)))
+        return joined_parts(parts) if parts else _no_rows(columns, self._records)
 
     @property
     def read_of_rows(self) -> frozenset[str]:
         """The columns of the other table that decide, with its time."""
-        return frozenset({*self.other_columns, self._times[1]})
+        return frozenset({*self.other_columns, self.times[1]})
 
     @property
     def other_columns(self) -> list[str]:
@@ -159,11 +159,9 @@ class Computation:
         columns = self.other_columns
         parts = []
         for other in self.seen:
-            raw = read_raw(self._storage, other.placed.fragment, sorted({*columns, self._times[1]}))
-            part = raw.select(columns).append_column(TIME, as_times(raw.column(self._times[1])))
-            part = part.filter(_needed(self._storage, other.placed, part.column(TIME), self._low, self._high))
+            part = read_rows(self.storage, other.placed.fragment, columns, self.times[1], self.range_micros)
             parts.append(part if chosen is None else part.filter(pa.array(chosen(part))))
-        return _joined(parts) if parts else _no_rows(columns, self._records)
+        return joined_parts(parts) if parts else _no_rows(columns, self._records)
 
 
 def _is_in_bucket(keys: Keys, buckets: int, number: int, rows: pa.Table) -> Array:
@@ -189,13 +187,27 @@ def _seen(
     return ordered, min(lows, default=0), max(highs, default=-1)
 
 
-def _needed(storage: Storage, placed: PlacedFragment, times: pa.ChunkedArray, low: int, high: int) -> pa.ChunkedArray:
+def read_events(storage: Storage, fragment: Fragment, columns: Sequence[str], time: str) -> pa.Table:
+    """Columns of all rows of a fragment, with their times in :data:`TIME`."""
+    raw = read_raw(storage, fragment, sorted({*columns, time}))
+    return raw.select(columns).append_column(TIME, as_times(raw.column(time)))
+
+
+def read_rows(
+    storage: Storage, fragment: Fragment, columns: Sequence[str], time: str, range_micros: tuple[int, int]
+) -> pa.Table:
+    """As :func:`read_events`, without deleted rows and those outside of the range of times."""
+    part = read_events(storage, fragment, columns, time)
+    return part.filter(_needed(storage, fragment, part.column(TIME), *range_micros))
+
+
+def _needed(storage: Storage, fragment: Fragment, times: pa.ChunkedArray, low: int, high: int) -> pa.ChunkedArray:
     """True for rows that are not deleted and have a time in the range."""
     counted = times.cast(pa.int64())
     inside = pc.and_(
         pc.greater_equal(counted, pa.scalar(low, pa.int64())), pc.less_equal(counted, pa.scalar(high, pa.int64()))
     )
-    live = live_mask(storage, placed.fragment)
+    live = live_mask(storage, fragment)
     chosen = pc.fill_null(inside, False)
     return chosen if live is None else pc.and_(chosen, pa.chunked_array([live]))
 
@@ -210,7 +222,7 @@ def _differ(storage: Storage, one: PlacedFragment, other: PlacedFragment) -> pa.
     return pc.xor(*masks)
 
 
-def _joined(parts: Sequence[pa.Table]) -> pa.Table:
+def joined_parts(parts: Sequence[pa.Table]) -> pa.Table:
     """The rows of all parts; text with and without a dictionary becomes one type."""
     return pa.concat_tables([_plain(part) for part in parts], promote_options="permissive")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -38,6 +39,10 @@ from warehouse.warehouse import Warehouse
 _LOG = logging.getLogger(__name__)
 
 
+#: Computes the columns of a computation: over all its fragments, in their order.
+Compute: TypeAlias = Callable[[Computation], Mapping[str, pa.Array]]
+
+
 @dataclass(frozen=True, slots=True)
 class JoinStep:
     """What one step has done.
@@ -62,11 +67,21 @@ class JoinStep:
 class JoinWorker:
     """Computes outdated joined columns, one step after the other, beside other workers.
 
-    ``only``: the columns (table and name) that are computed, in place of those that live models read.
+    Args:
+        warehouse: the warehouse.
+        name: the worker's name.
+        only: the columns (table and name) that are computed, in place of those that live models read.
+        compute: computes columns, as :meth:`~warehouse.joins.computation.Computation.columns` does in this process.
     """
 
-    def __init__(self, warehouse: Warehouse, name: str, only: Collection[tuple[str, str]] | None = None) -> None:
-        self._warehouse, self._name, self._only = warehouse, name, only
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        name: str,
+        only: Collection[tuple[str, str]] | None = None,
+        compute: Compute = Computation.columns,
+    ) -> None:
+        self._warehouse, self._name, self._only, self._compute = warehouse, name, only, compute
         self._idle_at: JoinVersions | None = None
 
     def step(self) -> JoinStep | None:
@@ -83,7 +98,7 @@ class JoinWorker:
                 left = True
                 continue
             with renewed(self._warehouse, lease):
-                return _compute(self._warehouse, joins, lease)
+                return _compute(self._warehouse, joins, lease, self._compute)
         if not left and self._only is None:
             self._idle_at = versions
         return None
@@ -114,7 +129,7 @@ def compute_joins(
             )
 
 
-def _compute(warehouse: Warehouse, joins: OutdatedJoins, lease: JoinLease) -> JoinStep:
+def _compute(warehouse: Warehouse, joins: OutdatedJoins, lease: JoinLease, compute: Compute) -> JoinStep:
     """Compute and publish the columns of leased fragments; columns that fail are noted, and do not stop the others."""
     before = _Before(warehouse, joins)
     by_columns: defaultdict[tuple[str, ...], list[OutdatedFragment]] = defaultdict(list)
@@ -127,14 +142,14 @@ def _compute(warehouse: Warehouse, joins: OutdatedJoins, lease: JoinLease) -> Jo
     for names, fragments in by_columns.items():
         records = [known[name] for name in names]
         try:
-            computed += _computed(warehouse, joins, fragments, records, before)
+            computed += _computed(warehouse, joins, fragments, records, before, compute)
         except DATA_ERRORS as error:
             if len(records) == 1:
                 failed[names[0]] = str(error)
                 continue
             for record in records:  # which of them is it?
                 try:
-                    computed += _computed(warehouse, joins, fragments, [record], before)
+                    computed += _computed(warehouse, joins, fragments, [record], before, compute)
                 except DATA_ERRORS as own_error:
                     failed[record.column] = str(own_error)
     changed = publish_columns(warehouse, joins.table.name, joins.other, computed) if computed else 0
@@ -165,6 +180,7 @@ def _computed(
     fragments: Sequence[OutdatedFragment],
     records: Sequence[JoinedRecord],
     before: _Before,
+    compute: Compute,
 ) -> list[ComputedColumn]:
     """The columns of fragments; those that have values of before are repaired where few rows have changed."""
     names = {record.column for record in records}
@@ -179,7 +195,7 @@ def _computed(
                 warehouse.storage, (joins.table, joins.other), joins.views, own, group, os.cpu_count() or 1
             )
             values = None if versions is None else _repaired(work, group, before)
-            found += [(some, values or {name: split(column, own) for name, column in work.columns().items()})]
+            found += [(some, values or {name: split(column, own) for name, column in compute(work).items()})]
     computed = []
     for some, values in found:
         for at, one in enumerate(some):
