@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 import headrace as hr
+from tests.support.statements import asked
 from tests.warehouse.joins.scenes import clicks, counted, events, written
 from tests.warehouse.scenes import work
 from warehouse import Warehouse, queue_missing, read_solution, register_table, submit_model
@@ -155,3 +156,14 @@ def test_a_second_model_shares_columns_and_a_retired_one_needs_none(warehouse, f
     with warehouse.catalog.read() as connection:
         views = connection.execute(select(func.count()).select_from(schema.joined_views)).scalar_one()
     assert views == 6, "the count was not computed again"
+
+
+def test_a_warehouse_without_joined_columns_is_asked_little(warehouse, folders):
+    """So that workers of one that joins nothing do not pay for looking."""
+    plain = hr.Model("plain", client="ads", label="clicked", table="log")
+    plain.input("user", hr.int64("user").hash_buckets(10))
+    submit_model(warehouse, plain)
+    worker = JoinWorker(warehouse, "w")
+    with asked(warehouse) as statements:
+        assert worker.step() is None
+    assert len(statements) <= 3
