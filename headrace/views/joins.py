@@ -17,10 +17,10 @@ def listed(warehouse: Warehouse, table: str = "") -> JoinsScreen:
     from warehouse.tables.manifests import current_fragments, get_table
 
     with warehouse.catalog.read() as connection:
-        if table:
-            get_table(connection, table)
         records = joined_columns(connection, table or None)
-        wanted = wanted_columns(connection)
+        if not records and table:
+            get_table(connection, table)
+        wanted = wanted_columns(connection) if records else {}
         digests = {
             name: [one.fragment.digests for one in current_fragments(connection, name)]
             for name in {one.table for one in records}

@@ -114,6 +114,8 @@ WITHOUT = {
     "runs.EventFilesScreen": _CHANGES_DATA,
     "scaled_servers.ScaledScreen": _CLUSTER,
     "settings.SettingsScreen": "settings of the machine of the command, with the addresses of its catalog",
+    "states.SkewScreen": _NEEDS_FILES,
+    "states.StatesScreen": _CHANGES_DATA,
     "sweeps.SweepScreen": _RUNS_WORK,
     "tables.ImportedScreen": _CHANGES_DATA,
     "tables.RegisteredScreen": _CHANGES_DATA,
