@@ -79,7 +79,7 @@ class JoinWorker:
         warehouse: Warehouse,
         name: str,
         only: Collection[tuple[str, str]] | None = None,
-        compute: Compute = Computation.columns,
+        compute: Compute = lambda work: work.columns(),
     ) -> None:
         self._warehouse, self._name, self._only, self._compute = warehouse, name, only, compute
         self._idle_at: JoinVersions | None = None
