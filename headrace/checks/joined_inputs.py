@@ -14,7 +14,6 @@ from headrace.checks.sample import sample_rows
 from headrace.checks.surprises import Surprise
 
 if TYPE_CHECKING:
-    from transforms.arrays import Array
     from transforms.joins.definition import JoinDefinition
     from warehouse.tables.table import Table
     from warehouse.warehouse import Warehouse
@@ -123,18 +122,10 @@ def area(values: pa.ChunkedArray, label: pa.ChunkedArray) -> tuple[float, float]
     numbers = np.asarray(values.cast(pa.float64()).fill_null(np.nan))
     truth = np.asarray(label.cast(pa.float64()).fill_null(np.nan))
     used = np.isfinite(numbers) & np.isin(truth, (0.0, 1.0))
-    numbers, positive = numbers[used], truth[used] == 1.0
-    ones, zeros = int(positive.sum()), int((~positive).sum())
+    from trainer.evaluation.rank_counts import rank_counts  # only for joined numbers
+
+    counts = rank_counts(truth[used] == 1.0, numbers[used])
+    ones, zeros = counts.positives, counts.negatives
     if not ones or not zeros:
         return None
-    ranks = _mid_ranks(numbers)
-    found = (float(ranks[positive].sum()) - ones * (ones + 1) / 2) / (ones * zeros)
-    return found, float(np.sqrt((ones + zeros + 1) / (12 * ones * zeros)))
-
-
-def _mid_ranks(numbers: Array) -> Array:
-    """Ranks from 1 on; equal numbers have the mean of theirs."""
-    _, groups, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    found: Array = (ends - (counts - 1) / 2)[groups]
-    return found
+    return counts.auc, float(np.sqrt((ones + zeros + 1) / (12 * ones * zeros)))

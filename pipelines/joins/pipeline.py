@@ -26,6 +26,7 @@ from pipelines.runners.elements import CreateStrings, Redistribute
 from pipelines.runners.error_documents import error_document, error_from_document, read_object
 from pipelines.runners.remote import require_reach
 from pipelines.runners.runner import RunnerOptions, run_pipeline
+from transforms.columns.arrays import one_array
 from transforms.errors import HeadraceError
 from transforms.joins.evaluation import joined_columns
 from warehouse.joins.computation import TIME, Computation, joined_parts
@@ -174,7 +175,7 @@ def joined_by_beam(work: Computation, options: RunnerOptions, bucket_rows: int =
         for path in (_error_path(job), *(result_path(job, number) for number in range(len(work.own)))):
             storage.delete(path)
     whole = pa.concat_tables(parts)
-    return {name: _one(whole[name]) for name in work.definitions}
+    return {name: one_array(whole[name]) for name in work.definitions}
 
 
 def _run(work: JoinWork, elements: list[str], storage: Storage, job: str, options: RunnerOptions) -> None:
@@ -204,10 +205,6 @@ def _result(storage: Storage, job: str, number: int, fragment: Fragment) -> pa.T
             allowed=str(fragment.rows),
         )
     return found
-
-
-def _one(values: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(values.chunks) if values.num_chunks != 1 else values.chunk(0)
 
 
 def _bytes(table: pa.Table) -> bytes:

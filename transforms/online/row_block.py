@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.arrays import Array
+from transforms.columns.arrays import one_array
 from transforms.joins.histories import Rows
 from transforms.joins.visibility import micros
 
@@ -61,9 +62,7 @@ TIME, KNOWN = "time", "known "
 def block_of(table: pa.Table) -> RowBlock:
     """The rows of a table as :func:`table_of` makes it."""
     known = {name.removeprefix(KNOWN): micros(table[name]) for name in table.column_names if name.startswith(KNOWN)}
-    columns = {name: _one(table[name]) for name in table.column_names if name != TIME and not name.startswith(KNOWN)}
+    columns = {
+        name: one_array(table[name]) for name in table.column_names if name != TIME and not name.startswith(KNOWN)
+    }
     return RowBlock(micros(table[TIME]), columns, known)
-
-
-def _one(values: pa.ChunkedArray) -> pa.Array:
-    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)  # fmt: skip

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from transforms.columns.arrays import one_array
 from transforms.errors import DataError, StorageError
 from transforms.joins.definition import JoinDefinition
 from warehouse.joins.changed_values import cause_text, changed_events
@@ -259,7 +260,7 @@ class _Before:
 
     def values(self, record: JoinedRecord, own: TimedFragment) -> pa.Array:
         """The values of a fragment."""
-        return _one(read_raw(self._warehouse.storage, own.placed.fragment, [record.column]).column(0))
+        return one_array(read_raw(self._warehouse.storage, own.placed.fragment, [record.column]).column(0))
 
     def compared(self, record: JoinedRecord, own: TimedFragment, values: pa.Array) -> tuple[int | None, str]:
         """The events whose values differ from those of before, and why they were computed, as a sentence."""
@@ -298,7 +299,3 @@ class _Before:
     def _views_over(self, others: Sequence[PlacedFragment]) -> Views:
         own_time, other_time = (time_column(one, one.name) for one in (self._joins.table, self._joins.other))
         return Views(own_time, timed_fragments(self._warehouse, others, other_time), other_time)
-
-
-def _one(values: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(values.chunks) if values.num_chunks != 1 else values.chunk(0)

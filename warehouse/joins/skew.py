@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from transforms.arrays import Array
+from transforms.columns.arrays import one_array
 from transforms.errors import DataError, TypeMismatch, UnknownColumn
 from transforms.joins.columns_read import own_columns
 from transforms.joins.definition import column_type
@@ -133,7 +134,7 @@ def logged_skew(warehouse: Warehouse, log: Path, model: str, version: int | None
 
 def compared(logged: pa.Table, column: str, offline: pa.Array, keys: Sequence[str]) -> ColumnSkew:
     """A column of a log, with times in ``@time``, against its offline values."""
-    answers = _one(logged[column])
+    answers = one_array(logged[column])
     has, should = np.asarray(answers.is_valid(), bool), np.asarray(offline.is_valid(), bool)
     differs = has & should & unequal(answers, offline)
     missing, extra = should & ~has, has & ~should
@@ -237,7 +238,3 @@ def _read(log: Path, joins: ModelJoins, time: str) -> pa.Table:
             raise TypeMismatch("an answer must have the type of its joined column", where=f"{log}, column {name}", value=str(table[name].type),
                                allowed=str(kind), next_step=str(error)[:200]) from None  # fmt: skip
     return table
-
-
-def _one(values: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)

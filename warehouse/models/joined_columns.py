@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from transforms.errors import listed
 from transforms.joins.columns_read import other_columns, own_columns
-from transforms.joins.definition import JoinDefinition, column_type, is_joined
+from transforms.joins.definition import JoinDefinition, column_type
 from transforms.types import arrow_type
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, insert_absent, one_of
@@ -110,16 +110,6 @@ def wanted_columns(connection: Connection) -> dict[tuple[str, str], tuple[str, .
         for table, column, model in connection.execute(query.where(one_of(connection, columns.column_name, names))):
             found.setdefault((table, column), set()).add(model)
     return {place: tuple(sorted(names)) for place, names in found.items()}
-
-
-def joined_from(connection: Connection, columns: Collection[str], table: str) -> frozenset[str]:
-    """The other tables that those of ``columns`` which are joined columns of ``table`` are joined from."""
-    of = schema.joined_columns.c
-    chosen = [name for name in columns if is_joined(name)]
-    if not chosen:
-        return frozenset()
-    query = select(of.other_table).where(of.table_name == table, of.column_name.in_(sorted(chosen)))
-    return frozenset(connection.execute(query).scalars())
 
 
 _WORK = "headrace work --until-idle computes them; headrace table joins shows what failed"
