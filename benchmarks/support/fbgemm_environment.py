@@ -6,10 +6,10 @@ and the requirements of TorchRec are installed by name.
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import venv
 from pathlib import Path
+
+from benchmarks.support.own_environment import made_environment
 
 TORCH, FBGEMM, TORCHREC = "torch==2.13.0", "fbgemm-gpu-cpu==1.8.0", "torchrec==1.8.0"
 OTHERS = ("numpy", "pandas", "pyre-extensions", "iopath", "tensordict", "torchmetrics==1.0.3", "tqdm", "psutil",
@@ -22,17 +22,7 @@ FOLDER = Path(__file__).resolve().parents[2] / ".fbgemm"
 
 def install(folder: Path) -> str:
     """Make the environment, if it is not there. Returns why it cannot be had, or ""."""
-    python = folder / "bin" / "python"
-    if python.exists() and subprocess.run([python, "-c", _PROBE], capture_output=True, check=False).returncode == 0:
-        return ""
-    venv.create(folder, with_pip=True, clear=True)
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    for wanted in ([TORCH, *OTHERS], ["--no-deps", FBGEMM, TORCHREC]):
-        done = subprocess.run([*pip, *wanted], capture_output=True, text=True, check=False)
-        if done.returncode:
-            return done.stderr.strip().splitlines()[-1]
-    probe = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, check=False)
-    return "" if probe.returncode == 0 else probe.stderr.strip().splitlines()[-1]
+    return made_environment(folder, [[TORCH, *OTHERS], ["--no-deps", FBGEMM, TORCHREC]], _PROBE)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.support.killing import KILLING
 from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.changes.scenes import column, events, overlay_files, save, version
 from tests.warehouse.scenes import Clock, start
@@ -15,20 +16,12 @@ from warehouse import Warehouse, collect_garbage
 from warehouse.changes.append import append_rows
 from warehouse.changes.overlay import fix_columns
 
-_CODE = """
-import os, signal, sys
+_CODE = f"""{KILLING}
+import sys
 from warehouse import Warehouse, WarehouseConfig
 from warehouse.storage import storage
 from warehouse.changes import append, overlay, publish
 home, point, operation, path = sys.argv[1:]
-
-def killing(module, name, *, after):
-    original = getattr(module, name)
-    def call(*args, **options):
-        if after:
-            original(*args, **options)
-        os.kill(os.getpid(), signal.SIGKILL)
-    setattr(module, name, call)
 
 if point == "between bytes and transaction":
     killing(publish, "begin_version", after=False)

@@ -13,6 +13,7 @@ from sqlalchemy import func, select, update
 
 import headrace as hr
 from headrace.views.joins import listed
+from tests.support.killing import KILLING
 from tests.support.processes import PATIENCE_SECS
 from tests.warehouse.joins.scenes import Folders, clicks, events, write_tables, written
 from tests.warehouse.joins.test_refresh import CLICKS, check_counts, column_of, memoize, model, refresh
@@ -141,21 +142,13 @@ def test_what_tables_do_not_have_is_refused_before_anything_is_written(warehouse
     assert listed(warehouse).joins == ()
 
 
-_CODE = """
-import os, signal, sys
+_CODE = f"""{KILLING}
+import sys
 from warehouse import Warehouse, WarehouseConfig
 from warehouse.changes import publish
 from warehouse.joins import publication, refresh
 from warehouse.storage import storage
 home, point = sys.argv[1:]
-
-def killing(module, name, *, after):
-    original = getattr(module, name)
-    def call(*args, **options):
-        if after:
-            original(*args, **options)
-        os.kill(os.getpid(), signal.SIGKILL)
-    setattr(module, name, call)
 
 if point == "after the lease":
     killing(refresh.Computation, "columns", after=False)
