@@ -319,8 +319,8 @@ class _Job:
             if status.next_unit > job.plan.stop_unit:
                 return report(0, 0, _sentence(prepared, status))  # new data, whose plan is another
             is_committed = status.attempt == status.commit_attempt
-            # An epoch may be trained while the one before it is still being written.
-            first_unit = status.next_unit if is_committed else status.first_unit
+            # An epoch may be trained while the one before it is still being written; a job that begins again has no epoch yet.
+            first_unit = max(status.first_unit, status.next_unit)
             done = job.plan.units.due_before(first_unit) - done_before
             reports = [one.progress for one in status.members if one.progress is not None]
             now = sum(one.events for one in reports if one.attempt == status.attempt and not is_committed)

@@ -119,7 +119,9 @@ class UnitPlan:
         return int(np.searchsorted(self.row_starts, place, side="right")) - 1
 
     def due_before(self, number: int) -> int:
-        """The due events of all units of the plan before unit ``number``."""
+        """The due events of all units of the plan before unit ``number``; none before its first unit."""
+        if number <= self.first_unit:
+            return 0
         if number >= self.stop_unit:
             return int(self.section_due[-1])
         at = int(np.searchsorted(self.section_units, number, side="right")) - 1

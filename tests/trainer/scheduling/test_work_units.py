@@ -129,6 +129,15 @@ def test_epochs_end_at_the_first_unit_with_enough_rows(
         assert trained >= epoch_rows or end in stops
 
 
+@given(plans, st.integers(1, 6), st.integers(0, 9), st.integers(0, 60))
+def test_no_events_are_due_before_the_first_unit(
+    epochs: list[list[int]], most_rows: int, first_unit: int, number: int
+) -> None:
+    plan = plan_of(epochs, most_rows=most_rows, first_unit=first_unit)
+    units = range(first_unit, min(max(number, first_unit), plan.stop_unit))
+    assert plan.due_before(number) == sum(len(own) for unit in units for own in streams(plan, 1, unit, unit + 1))
+
+
 def test_an_epoch_without_rows_is_refused() -> None:
     with pytest.raises(InputError, match="at least 1"):
         plan_of([[4]], most_rows=2).ends_by_rows(0, (2,))
