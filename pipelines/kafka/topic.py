@@ -270,7 +270,8 @@ class Topic:
             return InputError("the client must be allowed to read the topic", where=where,
                               value=self._failure if self._failure.startswith("_AUTHENTICATION") else said,
                               next_step="check the file of --client-config, and the rights to read and describe the topic")  # fmt: skip
-        if self._failure.startswith("_SSL"):
+        # The client says it as an error of TLS, or of the transport if the connection was closed meanwhile.
+        if self._failure.startswith("_SSL") or "certificate verify failed" in self._failure:
             return InputError("the brokers must show a certificate that the client trusts", where=where, value=self._failure,
                               next_step="name the authority's certificate in --client-config as ssl.ca.location, and the brokers as their certificates do")  # fmt: skip
         return self._unreachable(said)
