@@ -114,7 +114,7 @@ def main() -> None:
             submit_model(warehouse, model)
             scratch, _ = refreshed_secs(warehouse)
             memos = queued(warehouse)
-            print(f"from nothing                        {scratch:8.2f} s            {memos:5d} memos above")
+            print(f"from nothing                                  {scratch:8.2f} s            {memos:5d} memos above")
 
             def late(keys: np.ndarray) -> None:
                 times = np.sort(draw.integers(0, DAY_US, len(keys))) + START_US + options.days // 3 * DAY_US
@@ -126,13 +126,14 @@ def main() -> None:
                 spent, changed = refreshed_secs(warehouse)
                 above = queued(warehouse) if changed else 0
                 computed = check_columns(warehouse, model)
-                print(f"{what:<36}{spent:8.2f} s  {spent / scratch:7.1%}   {above:5d} memos above, {changed:3d} fragments with new values; "
+                print(f"{what:<46}{spent:8.2f} s  {spent / scratch:7.1%}   {above:5d} memos above, {changed:3d} fragments with new values; "
                       f"computing alone {computed:.2f} s")  # fmt: skip
 
             late(np.full(options.late, options.keys + 1))
             measured(f"{options.late:,} late rows, no event's key")
-            late(draw.integers(0, options.keys, options.late))
-            measured(f"{options.late:,} late rows, any key")
+            for what in ("any key, for the first time", "any key, again", "any key, again"):
+                late(draw.integers(0, options.keys, options.late))
+                measured(f"{options.late:,} late rows, {what}")
             delete_rows(warehouse, "rows", where=[("key", "7")], why="measured")
             measured("the rows of one key deleted")
 

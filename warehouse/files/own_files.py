@@ -11,7 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from warehouse.storage.layout import ANALYSIS, ARTIFACTS, BATCH_SUFFIX, BATCHES, JOBS, LAKES, MEMOS, OVERLAYS, SUFFIX
+from warehouse.storage.layout import (
+    ANALYSIS,
+    ARTIFACTS,
+    BATCH_SUFFIX,
+    BATCHES,
+    JOBS,
+    LAKES,
+    MEMOS,
+    OVERLAYS,
+    ROWS,
+    ROWS_SUFFIX,
+    SUFFIX,
+)
 from warehouse.storage.storage import Storage
 from warehouse.storage.stored_file import ListedFile, is_inside
 
@@ -24,10 +36,11 @@ OwnKind = Literal[
     "analysis files",
     "contributions",
     "batch files",
+    "rows by key",
     "unfinished writes",
 ]
 
-_FOLDERS = (MEMOS, JOBS, ARTIFACTS, ANALYSIS, OVERLAYS, LAKES, BATCHES)
+_FOLDERS = (MEMOS, JOBS, ARTIFACTS, ANALYSIS, OVERLAYS, LAKES, BATCHES, ROWS)
 #: A random id (of a lease or a job), and a digest.
 _ID, _DIGEST = "[0-9a-f]{32}", "[0-9a-f]{64}"
 #: The name of a memo file: fragment, lease or compaction, memos. Older releases left out the lease.
@@ -47,6 +60,7 @@ _SHAPES: tuple[tuple[OwnKind, re.Pattern[str]], ...] = (
     ("job results", re.compile(rf"{JOBS}/{_ID}-\d{{6,}}\.(?:json|arrow)")),
     ("analysis files", re.compile(rf"{ANALYSIS}/jobs/{_ID}/(?:done/{_DIGEST}\.json|{_DIGEST}/{_ACCUMULATED})")),
     ("batch files", re.compile(rf"{BATCHES}/[^/]+/{_DIGEST}\.{BATCH_SUFFIX}")),
+    ("rows by key", re.compile(rf"{ROWS}/[^/]+/{_DIGEST}\.{ROWS_SUFFIX}")),
     ("contributions", re.compile(rf"{ANALYSIS}/(?:tft-[^/]+/{_DIGEST}\.json|sums-[^/]+/[0-9a-f]/{_DIGEST}\.arrow)")),
 )
 _UNFINISHED = re.compile(r"(?P<folder>.+/)\.(?P<name>[^/]+)\.[0-9a-f-]+\.tmp")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -12,8 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrays import Array
+from transforms.columns.arrays import one_array
 from transforms.joins.evaluation import joined_columns
+from warehouse.files.rows_by_key import ROW
 from warehouse.joins.keys import Keys
+from warehouse.joins.rows_of_keys import RowsOfKeys
 from warehouse.joins.time_ranges import as_times
 from warehouse.joins.views import TimedFragment, Views, bounds
 from warehouse.matching.join_checks import time_column
@@ -28,6 +32,8 @@ from warehouse.tables.table import Fragment, Table
 TIME = "@time"
 #: The rows of the other table that are in memory together, about.
 MOST_ROWS = 20_000_000
+#: Fragments that are read at the same time, each of which may be in memory as a whole.
+_READ_AT_ONCE = 4
 
 
 def computed_columns(
@@ -99,6 +105,7 @@ class Computation:
         threads: int = 1,
     ) -> None:
         self.storage, self._records, self.own, self.threads = storage, records, own, threads
+        self._names = (tables[0].name, tables[1].name)
         self.keys = Keys(records[0].definition.keys)
         self.times = (time_column(tables[0], tables[0].name), time_column(tables[1], tables[1].name))
         self.definitions = {one.column: one.definition for one in records}
@@ -131,9 +138,12 @@ class Computation:
 
     def events(self) -> pa.Table:
         """What is read of the events of all fragments, with their times."""
-        columns = sorted(frozenset[str]().union(*(record.own_columns for record in self._records)))
-        parts = [read_events(self.storage, one.placed.fragment, columns, self.times[0]) for one in self.own]
+        parts = [read_events(self.storage, one.placed.fragment, self._own_columns, self.times[0]) for one in self.own]
         return joined_parts(parts)
+
+    @property
+    def _own_columns(self) -> list[str]:
+        return sorted(frozenset[str]().union(*(record.own_columns for record in self._records)))
 
     def changed_rows(self, changed: Sequence[tuple[TimedFragment, TimedFragment | None]]) -> pa.Table:
         """What is read of rows of the other table, with their times: all rows of a fragment, or those that are deleted in one of two and not in both."""
@@ -145,6 +155,21 @@ class Computation:
         return joined_parts(parts) if parts else _no_rows(columns, self._records)
 
     @property
+    def events_of_keys(self) -> RowsOfKeys:
+        """Reads the events that have some keys, with what :meth:`events` reads of them."""
+        columns, time = self._own_columns, self.times[0]
+        return RowsOfKeys(self.storage, self._names[0], self.keys.names[0], columns, time, self.keys.hashes_of_events, partial(self._read, columns, time))  # fmt: skip
+
+    @property
+    def rows_of_keys(self) -> RowsOfKeys:
+        """Reads the rows of the other table that have some keys."""
+        columns, time = self.other_columns, self.times[1]
+        return RowsOfKeys(self.storage, self._names[1], self.keys.names[1], columns, time, self.keys.hashes_of_rows, partial(self._read, columns, time))  # fmt: skip
+
+    def _read(self, columns: Sequence[str], time: str, fragment: Fragment) -> pa.Table:
+        return joined_parts([read_events(self.storage, fragment, columns, time)])
+
+    @property
     def read_of_rows(self) -> frozenset[str]:
         """The columns of the other table that decide, with its time."""
         return frozenset({*self.other_columns, self.times[1]})
@@ -153,6 +178,26 @@ class Computation:
     def other_columns(self) -> list[str]:
         """The columns of the other table that are read, beside the time."""
         return sorted(frozenset[str]().union(*(record.other_columns for record in self._records)))
+
+    def visible_rows(self, hashes: Array) -> pa.Table:
+        """The rows of the other table that events may see and whose keys have one of these hashes."""
+        read = self.rows_of_keys
+
+        def visible(other: TimedFragment) -> pa.Table:
+            fragment = other.placed.fragment
+            part = read.of(fragment, hashes)
+            needed = _needed(self.storage, fragment, part.column(TIME), *self.range_micros, part.column(ROW))
+            return part.filter(needed).drop_columns([ROW])
+
+        parts = list(self.of_each(visible, self.seen))
+        return joined_parts(parts) if parts else _no_rows(self.other_columns, self._records)
+
+    def of_each(
+        self, read: Callable[[TimedFragment], pa.Table], fragments: Iterable[TimedFragment]
+    ) -> Iterator[pa.Table]:
+        """What a function reads of each of the fragments, some at a time."""
+        with ThreadPoolExecutor(min(self.threads, _READ_AT_ONCE)) as pool:
+            yield from pool.map(read, fragments)
 
     def rows(self, chosen: Callable[[pa.Table], Array] | None = None) -> pa.Table:
         """The rows of the other table that events may see; ``chosen``: whether a row is wanted."""
@@ -201,15 +246,24 @@ def read_rows(
     return part.filter(_needed(storage, fragment, part.column(TIME), *range_micros))
 
 
-def _needed(storage: Storage, fragment: Fragment, times: pa.ChunkedArray, low: int, high: int) -> pa.ChunkedArray:
-    """True for rows that are not deleted and have a time in the range."""
+def _needed(
+    storage: Storage,
+    fragment: Fragment,
+    times: pa.ChunkedArray,
+    low: int,
+    high: int,
+    numbers: pa.ChunkedArray | None = None,
+) -> pa.ChunkedArray:
+    """True for rows that are not deleted and have a time in the range; ``numbers``: of the rows, if they are some."""
     counted = times.cast(pa.int64())
     inside = pc.and_(
         pc.greater_equal(counted, pa.scalar(low, pa.int64())), pc.less_equal(counted, pa.scalar(high, pa.int64()))
     )
     live = live_mask(storage, fragment)
     chosen = pc.fill_null(inside, False)
-    return chosen if live is None else pc.and_(chosen, pa.chunked_array([live]))
+    if live is None:
+        return chosen
+    return pc.and_(chosen, pa.chunked_array([live if numbers is None else live.take(one_array(numbers))]))
 
 
 def _differ(storage: Storage, one: PlacedFragment, other: PlacedFragment) -> pa.Array:

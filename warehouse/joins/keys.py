@@ -12,10 +12,14 @@ from transforms.arrays import Array
 from transforms.errors import DataError
 from transforms.execution.plan import compile_plan
 from transforms.expressions.expression import Expr
+from transforms.graphs.encoding import digest
 from transforms.graphs.graph import Node, component_from_document
 from transforms.joins.definition import KeyPair
 from transforms.joins.keys import number_keys
 from transforms.types import DType
+
+#: The hashes that keys may have.
+HASHES = 2**32
 
 
 class Keys:
@@ -40,6 +44,20 @@ class Keys:
     def buckets_of_rows(self, rows: pa.Table, count: int) -> Array:
         """The bucket of each row of the other table."""
         return _buckets(self._other, rows, count)
+
+    def hashes_of_events(self, events: pa.Table) -> Array:
+        """A hash of the key of each event, uint32: those with equal keys have one, and so have rows with these keys."""
+        return _buckets(self._own, events, HASHES).astype(np.uint32)
+
+    def hashes_of_rows(self, rows: pa.Table) -> Array:
+        """The hash of each row of the other table, uint32."""
+        return _buckets(self._other, rows, HASHES).astype(np.uint32)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What hashes of events, and of rows, are made of."""
+        own, other = (digest([node.identity for node in nodes]) for nodes in (self._own, self._other))
+        return own, other
 
 
 def are_among(keys: Sequence[pa.Array], others: Sequence[pa.Array]) -> Array:

@@ -29,6 +29,19 @@ class OutdatedFragment:
 
 
 @dataclass(frozen=True)
+class KnownViews:
+    """The views that the joined columns of a table had.
+
+    Attributes:
+        checksums: Of each view, the checksum of the values.
+        versions: Of each column and checksum, the version of the other table that these values were last computed from.
+    """
+
+    checksums: Mapping[str, str]
+    versions: Mapping[tuple[str, str], int]
+
+
+@dataclass(frozen=True)
 class OutdatedJoins:
     """The outdated fragments of one table whose columns are joined from one other table, in time order.
 
@@ -37,14 +50,14 @@ class OutdatedJoins:
         other: The table that they are joined from.
         views: What fragments see of it.
         fragments: The outdated fragments.
-        known: The checksum of the values of each known view of the table's joined columns.
+        known: What is known of the table's joined columns.
     """
 
     table: Table
     other: Table
     views: Views
     fragments: tuple[OutdatedFragment, ...]
-    known: Mapping[str, str]
+    known: KnownViews
 
 
 @dataclass(frozen=True)
@@ -110,7 +123,7 @@ def _compared(
     own_side: tuple[Table, Sequence[PlacedFragment]],
     other_side: tuple[Table, Sequence[PlacedFragment]],
     records: Sequence[JoinedRecord],
-    known: Mapping[str, str],
+    known: KnownViews,
 ) -> OutdatedJoins:
     (table, own), (other, others) = own_side, other_side
     own_time, other_time = (time_column(one, f"table {table.name}, joined columns") for one in (table, other))
@@ -121,18 +134,21 @@ def _compared(
         columns = []
         for record in records:
             view, has = views.digest(record, timed), digests.get(record.column)
-            if has is None or known.get(view) != has:
+            if has is None or known.checksums.get(view) != has:
                 columns.append((record, view))
         if columns:
             fragments.append(OutdatedFragment(timed, tuple(columns)))
     return OutdatedJoins(table, other, views, tuple(fragments), known)
 
 
-def _known_views(connection: Connection, table: str) -> dict[str, str]:
-    """The checksum of the values of each known view of a table's joined columns."""
+def _known_views(connection: Connection, table: str) -> KnownViews:
     of = schema.joined_views.c
-    query = select(of.view, of.checksum).where(of.table_name == table)
-    return dict(tuple(row) for row in connection.execute(query))
+    query = select(of.view, of.column_name, of.checksum, of.other_version).where(of.table_name == table)
+    checksums: dict[str, str] = {}
+    versions: dict[tuple[str, str], int] = {}
+    for view, column, checksum, version in connection.execute(query.order_by(of.computed_at, of.other_version)):
+        checksums[view], versions[column, checksum] = checksum, version
+    return KnownViews(checksums, versions)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ from warehouse.tables.table import ColumnSchema, Fragment, Overlay, Table
 from warehouse.tables.versions import ChangeNote
 from warehouse.warehouse import Warehouse
 
+_WRITES_AT_ONCE = 4
+
 
 @dataclass(frozen=True)
 class ComputedColumn:
@@ -34,7 +37,7 @@ class ComputedColumn:
         placed: The fragment.
         record: The column.
         view: The digest of what they were computed from.
-        values: Value i of event i.
+        values: Value i of event i; None: those that the fragment has.
         changed: How many events have other values than before; None: there were none.
         cause: Why they were computed, as a sentence.
     """
@@ -42,7 +45,7 @@ class ComputedColumn:
     placed: PlacedFragment
     record: JoinedRecord
     view: str
-    values: pa.Array
+    values: pa.Array | None
     changed: int | None
     cause: str
 
@@ -53,24 +56,24 @@ def publish_columns(warehouse: Warehouse, table: str, other: Table, computed: Se
     ``other``: the table that they are joined from, as it was read. Fragments that are gone meanwhile are left out.
     """
     writer = OverlayWriter(warehouse.storage, table)
-    checksums = [column_digest(one.values) for one in computed]
+    checksums = [_checksum(one) for one in computed]
     by_fragment: defaultdict[int, list[int]] = defaultdict(list)
     for at, one in enumerate(computed):
         if one.placed.fragment.digests.get(one.record.column) != checksums[at]:
             by_fragment[one.placed.row].append(at)
+    new = {row: {computed[at].record.column: checksums[at] for at in places} for row, places in by_fragment.items()}
+
+    def written(row: int) -> WrittenOverlay:
+        places = by_fragment[row]
+        values = {computed[at].record.column: computed[at].values for at in places}
+        return writer.write(computed[places[0]].placed, values, new[row])
+
     try:
-        files = {
-            row: writer.write(
-                computed[places[0]].placed,
-                {computed[at].record.column: computed[at].values for at in places},
-                {computed[at].record.column: checksums[at] for at in places},
-            )
-            for row, places in by_fragment.items()
-        }
+        with ThreadPoolExecutor(_WRITES_AT_ONCE) as pool:  # most of the time they wait for the disk
+            files = dict(zip(by_fragment, pool.map(written, by_fragment), strict=True))
     except BaseException:
         writer.discard()
         raise
-    new = {row: {computed[at].record.column: checksums[at] for at in places} for row, places in by_fragment.items()}
     seen = [
         {"view": one.view, "table_name": table, "column_name": one.record.column, "checksum": checksum, "other_version": other.version,
          "computed_at": warehouse.clock(), "events": one.placed.fragment.rows, "changed_events": one.changed, "cause": one.cause}
@@ -89,6 +92,12 @@ def publish_columns(warehouse: Warehouse, table: str, other: Table, computed: Se
         return published
 
     return warehouse.catalog.run(publish)
+
+
+def _checksum(computed: ComputedColumn) -> str:
+    if computed.values is None:
+        return computed.placed.fragment.digests[computed.record.column]
+    return column_digest(computed.values)
 
 
 def _publish(

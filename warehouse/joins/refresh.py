@@ -32,7 +32,7 @@ from warehouse.joins.repair import changed_fragments, repaired_columns
 from warehouse.joins.time_ranges import timed_fragments
 from warehouse.joins.views import TimedFragment, Views
 from warehouse.matching.join_checks import time_column
-from warehouse.models.joined_columns import JoinedRecord, last_other_version, record_failure, write_joined_columns
+from warehouse.models.joined_columns import JoinedRecord, record_failure, write_joined_columns
 from warehouse.tables.manifests import PlacedFragment, current_fragments
 from warehouse.tables.raw import read_raw
 from warehouse.warehouse import Warehouse
@@ -185,7 +185,7 @@ def _computed(
 ) -> list[ComputedColumn]:
     """The columns of fragments; those that have values of before are repaired where few rows have changed."""
     names = {record.column for record in records}
-    found = []
+    found: list[tuple[list[OutdatedFragment], Mapping[str, Sequence[pa.Array | None]]]] = []
     for group in by_keys(records):
         by_views: defaultdict[object, list[OutdatedFragment]] = defaultdict(list)
         for one in fragments:
@@ -195,9 +195,12 @@ def _computed(
             work = Computation(
                 warehouse.storage, (joins.table, joins.other), joins.views, own, group, os.cpu_count() or 1
             )
-            values = None if versions is None else _repaired(work, group, before)
-            found += [(some, values or {name: split(column, own) for name, column in compute(work).items()})]
-    computed = []
+            repaired = None if versions is None else _repaired(work, group, before)
+            if repaired is None:
+                found.append((some, {name: split(column, own) for name, column in compute(work).items()}))
+            else:
+                found.append((some, repaired))
+    computed: list[ComputedColumn] = []
     for some, values in found:
         for at, one in enumerate(some):
             for record, view in one.columns:
@@ -208,7 +211,9 @@ def _computed(
     return computed
 
 
-def _repaired(work: Computation, records: Sequence[JoinedRecord], before: _Before) -> dict[str, list[pa.Array]] | None:
+def _repaired(
+    work: Computation, records: Sequence[JoinedRecord], before: _Before
+) -> dict[str, list[pa.Array | None]] | None:
     """The columns, from their values of before; None if too much has changed, or what was seen before cannot be read any more."""
     seen: tuple[dict[tuple[int, str], TimedFragment], ...] = ({}, {})
     for record in records:
@@ -216,11 +221,9 @@ def _repaired(work: Computation, records: Sequence[JoinedRecord], before: _Befor
             for known, pieces in zip(seen, before.changed(record, own), strict=True):
                 known.update((_place(one), one) for one in pieces)
     now, then = (list(known.values()) for known in seen)
-    changed = changed_fragments(now, then, work.read_of_rows)
+    changed, known_records = changed_fragments(now, then, work.read_of_rows), {one.column: one for one in records}
     try:
-        return repaired_columns(work, changed, {
-            record.column: [before.values(record, own) for own in work.own] for record in records
-        })  # fmt: skip
+        return repaired_columns(work, changed, lambda name, own: before.values(known_records[name], own))
     except (*DATA_ERRORS, StorageError) as error:
         _LOG.info("joined columns of table %s are computed again: %s", records[0].table, error)
         return None
@@ -238,16 +241,18 @@ class _Before:
     def __init__(self, warehouse: Warehouse, joins: OutdatedJoins) -> None:
         self._warehouse, self._joins = warehouse, joins
         self._views: dict[int, Views] = {}
-        self._versions: dict[tuple[str, str], int | None] = {}
+        self._values: dict[tuple[str, int], pa.Array] = {}
 
     def versions(self, records: Sequence[JoinedRecord], own: TimedFragment) -> tuple[int | None, ...] | None:
         """The versions of the other table that the values of a fragment follow; None if it has no values, or they follow other events."""
         found = []
         for record in records:
             views = self._views_of(record, own)
-            if views is None or self._joins.known.get(views.digest(record, own)) != self._checksum(record, own):
+            if views is None or self._joins.known.checksums.get(views.digest(record, own)) != self._checksum(
+                record, own
+            ):
                 return None
-            found.append(self._versions[record.column, self._checksum(record, own)])
+            found.append(self._version(record, own))
         return tuple(found)
 
     def changed(
@@ -260,17 +265,24 @@ class _Before:
 
     def values(self, record: JoinedRecord, own: TimedFragment) -> pa.Array:
         """The values of a fragment."""
-        return one_array(read_raw(self._warehouse.storage, own.placed.fragment, [record.column]).column(0))
+        place = record.column, own.placed.row
+        if place not in self._values:
+            read = read_raw(self._warehouse.storage, own.placed.fragment, [record.column])
+            self._values[place] = one_array(read.column(0))
+        return self._values[place]
 
-    def compared(self, record: JoinedRecord, own: TimedFragment, values: pa.Array) -> tuple[int | None, str]:
-        """The events whose values differ from those of before, and why they were computed, as a sentence."""
+    def compared(self, record: JoinedRecord, own: TimedFragment, values: pa.Array | None) -> tuple[int | None, str]:
+        """The events whose values differ from those of before, and why they were computed, as a sentence; ``values``: None: those of before."""
         rows, after = own.placed.fragment.rows, self._joins.views.contents(record, own)
         if not self._checksum(record, own):
             return None, cause_text(record.other_table, None, after, None, rows)
-        changed = changed_events(self.values(record, own), values)
+        changed = 0 if values is None else changed_events(self.values(record, own), values)
         views = self._views_of(record, own)
         before = None if views is None else views.contents(record, own)
         return changed, cause_text(record.other_table, before, after, changed, rows)
+
+    def _version(self, record: JoinedRecord, own: TimedFragment) -> int | None:
+        return self._joins.known.versions.get((record.column, self._checksum(record, own)))
 
     @staticmethod
     def _checksum(record: JoinedRecord, own: TimedFragment) -> str:
@@ -278,10 +290,7 @@ class _Before:
 
     def _views_of(self, record: JoinedRecord, own: TimedFragment) -> Views | None:
         """The views of the version of the other table that the values of a fragment were computed from; None if that is not known."""
-        place = record.column, self._checksum(record, own)
-        if place not in self._versions:
-            self._versions[place] = self._version_of(record, place[1])
-        version = self._versions[place]
+        version = self._version(record, own)
         if version is None:
             return None
         if version not in self._views:
@@ -289,12 +298,6 @@ class _Before:
                 others = current_fragments(connection, record.other_table, at_version=version)
             self._views[version] = self._views_over(others)
         return self._views[version]
-
-    def _version_of(self, record: JoinedRecord, checksum: str) -> int | None:
-        if not checksum:
-            return None
-        with self._warehouse.catalog.read() as connection:
-            return last_other_version(connection, record.table, record.column, checksum)
 
     def _views_over(self, others: Sequence[PlacedFragment]) -> Views:
         own_time, other_time = (time_column(one, one.name) for one in (self._joins.table, self._joins.other))

@@ -6,7 +6,7 @@ the others are computed from the rows with their keys alone: the same bits as th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from transforms.arrays import Array
 from transforms.joins.evaluation import joined_columns
 from transforms.joins.visibility import NO_TIME
-from warehouse.joins.computation import TIME, Computation, split
-from warehouse.joins.keys import Keys, are_among
+from warehouse.files.rows_by_key import ROW
+from warehouse.joins.computation import TIME, Computation, joined_parts
+from warehouse.joins.keys import are_among
 from warehouse.joins.views import TimedFragment
 
 #: With more changed rows than this share of the visible ones, most events are computed anyway.
@@ -65,39 +66,66 @@ def changed_fragments(
 
 
 def repaired_columns(
-    work: Computation, changed: Sequence[ChangedFragment], before: Mapping[str, Sequence[pa.Array]]
-) -> dict[str, list[pa.Array]] | None:
-    """The values of joined columns as :func:`~warehouse.joins.computation.computed_columns` has them; None if too much has changed.
+    work: Computation, changed: Sequence[ChangedFragment], before: Callable[[str, TimedFragment], pa.Array]
+) -> dict[str, list[pa.Array | None]] | None:
+    """The values of joined columns, one array a fragment; None in place of an array: they are those of before. None if too much has changed.
 
     Args:
         work: the columns of one set of keys over fragments.
         changed: what is seen of the other table now and was not before, or the other way round.
-        before: the values of each column, one array a fragment, for what was seen before.
+        before: the values of a column over a fragment, for what was seen before; it is called for fragments with affected events.
     """
     rows = sum(one.rows for one in changed)
     if rows > MOST_SHARE * sum(one.placed.fragment.live_rows for one in work.seen):
         return None
-    keys, events = work.keys, work.events()
-    affected = _affected(keys, events, work.changed_rows([(one.fragment, one.other) for one in changed]))
-    if not affected.any():
-        return {name: list(before[name]) for name in work.definitions}
-    chosen = events.filter(pa.array(affected))
-    wanted = keys.of_events(chosen)
-    visible = work.rows(lambda part: are_among(keys.of_rows(part), wanted))
-    found = joined_columns(work.definitions, chosen, TIME, visible, TIME, threads=work.threads)
-    places = np.arange(len(affected))
-    places[affected] = len(affected) + np.arange(int(affected.sum()))
-    return {
-        name: split(pa.concat_arrays([*before[name], values]).take(pa.array(places)), work.own)
-        for name, values in found.items()
-    }
+    keys, rows_changed = work.keys, work.changed_rows([(one.fragment, one.other) for one in changed])
+    events, numbers, counts = _affected(work, rows_changed)
+    unchanged: list[pa.Array | None] = [None] * len(work.own)
+    repaired = {name: list(unchanged) for name in work.definitions}
+    if not events.num_rows:
+        return repaired
+    wanted = keys.of_events(events)
+    visible = work.visible_rows(np.unique(keys.hashes_of_events(events)))
+    visible = visible.filter(pa.array(are_among(keys.of_rows(visible), wanted)))
+    found = joined_columns(work.definitions, events, TIME, visible, TIME, threads=work.threads)
+    begin = 0
+    for at, (own, count) in enumerate(zip(work.own, counts, strict=True)):
+        if not count:
+            continue
+        stop, total = begin + count, own.placed.fragment.rows
+        places = np.arange(total)
+        places[numbers[begin:stop]] = total + np.arange(count)
+        for name, values in found.items():
+            joined = pa.concat_arrays([before(name, own), values.slice(begin, count)])
+            repaired[name][at] = joined.take(pa.array(places))
+        begin = stop
+    return repaired
 
 
-def _affected(keys: Keys, events: pa.Table, changed: pa.Table) -> Array:
-    """Whether an event has the key of a changed row, and comes no earlier than the first of them."""
+def _affected(work: Computation, changed: pa.Table) -> tuple[pa.Table, Array, list[int]]:
+    """The events that have the key of a changed row and come no earlier than the first of them.
+
+    Returns what is read of them, their numbers in their fragments, and how many each fragment has.
+    """
     first = pc.min(changed.column(TIME).cast(pa.int64())).as_py()
-    if first is None:
-        return np.zeros(events.num_rows, bool)
-    at = np.asarray(events.column(TIME).cast(pa.int64()).fill_null(NO_TIME))
-    found: Array = are_among(keys.of_events(events), keys.of_rows(changed)) & (at >= first)
-    return found
+    theirs, hashes = work.keys.of_rows(changed), np.unique(work.keys.hashes_of_rows(changed))
+    read, later = work.events_of_keys, [at for at, own in enumerate(work.own) if _is_later(own, first)]
+
+    def affected(own: TimedFragment) -> pa.Table:
+        part = read.of(own.placed.fragment, hashes)
+        times = np.asarray(part.column(TIME).cast(pa.int64()).fill_null(NO_TIME))
+        return part.filter(pa.array(are_among(work.keys.of_events(part), theirs) & (times >= first)))
+
+    parts = list(work.of_each(affected, [work.own[at] for at in later]))
+    counts = [0] * len(work.own)
+    for at, part in zip(later, parts, strict=True):
+        counts[at] = part.num_rows
+    if not any(counts):
+        return pa.table({}), np.empty(0, np.int64), counts
+    events = joined_parts(parts)
+    return events.drop_columns([ROW]), np.asarray(events.column(ROW)), counts
+
+
+def _is_later(own: TimedFragment, first: int | None) -> bool:
+    """Whether a fragment may have events that come no earlier than the first changed row."""
+    return first is not None and own.last_micros is not None and own.last_micros >= first

@@ -47,6 +47,7 @@ class Views:
         self._first = np.array([one.first_micros for one in self._others], np.int64)
         self._last = np.array([one.last_micros for one in self._others], np.int64)
         self._contents: dict[frozenset[str], _Contents] = {}
+        self._definitions: dict[str, str] = {}
 
     def seen(self, definition: JoinDefinition, own: TimedFragment) -> tuple[TimedFragment, ...]:
         """The fragments with rows that events of ``own`` may see."""
@@ -59,7 +60,10 @@ class Views:
         read = sorted({*record.own_columns, self._own_time})
         mine = [fragment.rows, [[name, fragment.digests[name]] for name in read]]
         seen = contents.digest_of(self._is_seen(record.definition, own))
-        return digest([record.definition.digest, record.table, mine, seen])
+        definition = self._definitions.get(record.column) or self._definitions.setdefault(
+            record.column, record.definition.digest
+        )
+        return digest([definition, record.table, mine, seen])
 
     def changed(
         self, record: JoinedRecord, own: TimedFragment, before: Views

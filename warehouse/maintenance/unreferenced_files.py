@@ -25,7 +25,14 @@ from warehouse.storage.storage import Storage
 from warehouse.storage.stored_file import ListedFile
 
 CollectedKind = Literal[
-    "job results", "artifacts", "overlays", "lake files", "analysis files", "batch files", "unfinished writes"
+    "job results",
+    "artifacts",
+    "overlays",
+    "lake files",
+    "analysis files",
+    "batch files",
+    "rows by key",
+    "unfinished writes",
 ]
 
 
@@ -35,7 +42,7 @@ class CollectedFiles:
 
     Attributes:
         kind: The kind.
-        old: Returns the files of a home that were last written, or as batches last used, before a time in epoch nanoseconds.
+        old: Returns the files of a home that were last written, or as batches and rows by key last used, before a time in epoch nanoseconds.
         referenced: Returns the paths, of some, that are referenced; inside a transaction.
     """
 
@@ -157,5 +164,6 @@ COLLECTED_FILES: tuple[CollectedFiles, ...] = (
     CollectedFiles("lake files", _old("lake files"), _referenced_lake_files),
     CollectedFiles("analysis files", _old_analysis_files, _referenced_contributions),
     CollectedFiles("batch files", _old("batch files"), current_batches),
+    CollectedFiles("rows by key", _old("rows by key"), _nothing),  # without one a repair reads the table
     CollectedFiles("unfinished writes", _old_unfinished, _nothing),
 )

@@ -131,12 +131,6 @@ def require_joined(
                         next_step=next_step)  # fmt: skip
 
 
-def last_other_version(connection: Connection, table: str, column: str, checksum: str) -> int | None:
-    """The version of the other table that these values of a joined column were last computed from; None if that is not known."""
-    found = last_view(connection, table, column, checksum)
-    return None if found is None else found.other_version
-
-
 def last_view(connection: Connection, table: str, column: str, checksum: str) -> Any | None:
     """The row of ``joined_views`` of the newest view with these values."""
     of = schema.joined_views.c

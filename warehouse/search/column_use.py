@@ -23,13 +23,20 @@ from warehouse.files.artifacts import artifact_path
 from warehouse.files.own_files import HomeFiles, list_home
 from warehouse.models.joined_columns import JoinedRecord, joined_columns
 from warehouse.scheduling.task_states import TaskState
-from warehouse.storage.layout import ANALYSIS, ARTIFACTS, BATCHES, MEMOS
+from warehouse.storage.layout import ANALYSIS, ARTIFACTS, BATCHES, MEMOS, ROWS
 from warehouse.tables.manifests import get_table
 from warehouse.tables.table import Table
 from warehouse.warehouse import Warehouse
 
 HoldingKind = Literal[
-    "files of the table", "overlays", "memos", "unreferenced memos", "artifacts", "contributions", "batch files"
+    "files of the table",
+    "overlays",
+    "memos",
+    "unreferenced memos",
+    "artifacts",
+    "contributions",
+    "batch files",
+    "rows by key",
 ]
 
 
@@ -96,7 +103,7 @@ def column_use(warehouse: Warehouse, table: str, column: str) -> ColumnUse:
         raise UnknownColumn(
             "the table has no such column", where=f"table {table}", value=column, allowed=nearest(column, types)
         )
-    home = list_home(warehouse.storage, (ARTIFACTS, ANALYSIS, f"{BATCHES}/{table}"))
+    home = list_home(warehouse.storage, (ARTIFACTS, ANALYSIS, f"{BATCHES}/{table}", f"{ROWS}/{table}"))
     with warehouse.catalog.read() as connection:
         joined = [(one.table, one.column) for one in joined_columns(connection) if _is_made_of(one, known, column)]
     homes = {
@@ -233,6 +240,8 @@ def _files(
     yield from _analysis_files(connection, home, table, column)
     for file in home.own["batch files"]:
         yield HoldingFile("batch files", file.path, file.size_bytes)
+    for file in home.own["rows by key"]:
+        yield HoldingFile("rows by key", file.path, file.size_bytes)
 
 
 def _memo_files(connection: Connection, table: str, fingerprints: list[str]) -> Iterator[HoldingFile]:

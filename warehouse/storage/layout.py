@@ -17,6 +17,9 @@ ANALYSIS = "analysis"
 #: Files of batches, which trainings read in place of fragments, and their suffix.
 BATCHES = "batches"
 BATCH_SUFFIX = "batches"
+#: Files of rows in the order of their keys, for repairs of joined columns, and their suffix.
+ROWS = "rows"
+ROWS_SUFFIX = "rows"
 #: The suffix of memo files, overlays and deletion vectors.
 SUFFIX = "memo"
 #: The prefix of lease names of compactions, which no task has.

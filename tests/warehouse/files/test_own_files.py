@@ -39,6 +39,8 @@ OWN = {
     f"analysis/jobs/{LEASE}/{DIGEST}/MANIFEST": "analysis files",
     f"analysis/jobs/{LEASE}/done/{DIGEST}.json": "analysis files",
     f"analysis/tft-1.16.0-1.16.1-py3.11/{DIGEST}.json": "contributions",
+    f"rows/log/{DIGEST}.rows": "rows by key",
+    f"rows/log/.{DIGEST}.rows.17-140-0123abcd.tmp": "unfinished writes",
     f"jobs/.{LEASE}-000012.json.17-140-0123abcd.tmp": "unfinished writes",
     f"memos/log/part/.{HEX}-{LEASE}-{HEX}.memo.17-140-0123abcd.tmp": "unfinished writes",
 }
@@ -57,6 +59,8 @@ FOREIGN = [
     f"file:///memos/log/{HEX}-{LEASE}-{HEX}.memo",
     "memos/log/.notes.txt.17-140-0123abcd.tmp",
     "memos/log/.DS_Store",
+    f"rows/log/{HEX}.rows",
+    f"rows/{DIGEST}.rows",
     f"artifacts/old/{DIGEST}.arrow",
     f"artifacts/{DIGEST}.arrow.gz",
     "artifacts/vocabulary.arrow",

@@ -22,7 +22,7 @@ from warehouse import Warehouse, WarehouseConfig, read_solution, register_table,
 from warehouse.changes.append import append_rows
 from warehouse.changes.deletion import delete_rows
 from warehouse.changes.overlay import fix_columns
-from warehouse.joins import repair
+from warehouse.joins import repair, rows_of_keys
 from warehouse.joins.preview import previewed_columns
 from warehouse.maintenance.compact_table import compact_table
 from warehouse.matching.explain import explain_model
@@ -44,6 +44,8 @@ class JoinsMachine(RuleBasedStateMachine):
     def begin(self, share: float) -> None:
         self.patched = pytest.MonkeyPatch()
         self.patched.setattr(repair, "MOST_SHARE", share)
+        self.patched.setattr(rows_of_keys, "LEAST_ROWS", 1)
+        self.patched.setattr(rows_of_keys, "MOST_KEYS_SHARE", 1.0)
         self.folder = Path(tempfile.mkdtemp())
         self.serial = 0
         folders = write_tables(self.folder, HOURS)
