@@ -15,6 +15,8 @@ before, or from about that time, holds (:mod:`warehouse.reading.pins`), and whil
 (:mod:`warehouse.eviction.restore`): so the file is marked in a transaction that finds it still unreferenced, after which nothing refers to it
 again, and then deleted. Its row is removed after its bytes: a process killed in between leaves a marked row that the next run removes.
 
+Values of joined columns that later ones have superseded are forgotten in the catalog first, then deleted (:mod:`warehouse.joins.superseded`).
+
 Expired leases that no worker takes over end first (:mod:`warehouse.queue.lost_leases`), so that their files are deleted too.
 Only files made by Headrace are deleted (:mod:`warehouse.files.own_files`), never through a link; others are reported.
 """
@@ -32,6 +34,7 @@ from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 from warehouse.files.memo_file import lease_of
 from warehouse.files.own_files import HomeFiles, kind_of, list_home
+from warehouse.joins.superseded import forget_superseded, superseded_files
 from warehouse.maintenance.unreferenced_files import COLLECTED_FILES, CollectedKind
 from warehouse.models.joined_columns import forget_views
 from warehouse.queue.lost_leases import collect_lost, find_lost
@@ -42,7 +45,7 @@ from warehouse.storage.storage import Storage
 from warehouse.storage.stored_file import ListedFile, is_unfinished
 from warehouse.warehouse import Warehouse
 
-Kind = Literal["orphan memos", "unreferenced memos"] | CollectedKind
+Kind = Literal["orphan memos", "unreferenced memos", "superseded joined columns"] | CollectedKind
 
 #: Seconds that a writer without a lease has from its last write to the commit of the reference.
 LEFTOVER_SECS = 86_400.0
@@ -118,17 +121,24 @@ def collect_garbage(warehouse: Warehouse, *, dry_run: bool = True, leftover_secs
         leased = _leases(connection, without=lost)
         plan = _plan_memos(connection, warehouse, home, leased, before_ns, now)
         plan.needs_lock += _unreferenced_files(connection, warehouse.storage, leftovers)
-    planned = (*plan.deletable, *plan.needs_lock)
+        superseded_before = min(now - leftover_secs, _pinned_since(connection, warehouse, now) or now)
+        superseded = superseded_files(connection, superseded_before)
+    overlays = [Garbage("superseded joined columns", path, size) for path, size in sorted(superseded.items())]
+    planned = (*plan.deletable, *plan.needs_lock, *overlays)
     foreign = tuple(sorted({*home.foreign, *plan.foreign}))
     if dry_run:
         return Collected(True, planned, plan.pinned, plan.pinned_bytes, 0, len(plan.unreferenced), expired, foreign)
     warehouse.catalog.run(lambda connection: forget_views(connection, now - leftover_secs), idempotent=True)
+    forgotten = warehouse.catalog.run(
+        lambda connection: forget_superseded(connection, superseded_before, superseded), idempotent=True
+    )
     unclaimed = plan.unreferenced.keys() - _claim(warehouse, plan.unreferenced, now)
     restored = {plan.unreferenced.pop(row) for row in unclaimed}
     deleted = [one for one in plan.deletable if one.path not in restored and warehouse.storage.delete(one.path)]
     rows = _remove_rows(warehouse, _gone(warehouse.storage, plan.unreferenced, {one.path for one in deleted}), now)
     for batch in chunks(plan.needs_lock, _AT_ONCE):
         deleted += _delete_unreferenced(warehouse, batch)
+    deleted += [one for one in overlays if one.path in forgotten and warehouse.storage.delete(one.path)]
     return Collected(
         False, tuple(deleted), plan.pinned, plan.pinned_bytes, len(planned) - len(deleted), rows, expired, foreign
     )

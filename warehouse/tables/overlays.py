@@ -7,6 +7,7 @@ from collections.abc import Collection
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.joins.definition import is_joined
 from warehouse.errors import MemoDamaged, OverlayDamaged
 from warehouse.files.arrow_file import read_arrow_columns
 from warehouse.storage.storage import Storage
@@ -53,6 +54,9 @@ def _read(storage: Storage, path: str, checksums: dict[str, str], rows: int) -> 
     try:
         read = read_arrow_columns(storage, path, checksums, rows=rows)
     except MemoDamaged as error:
+        if all(map(is_joined, checksums)) and not storage.exists(path):
+            raise OverlayDamaged("joined columns of an earlier version of a table can be read until headrace gc forgets them", where=path,
+                                 value="a file that is not there", next_step="read the newest version, or after a loss of files: headrace verify") from error  # fmt: skip
         raise OverlayDamaged("the file of a change does not have the bytes that were registered", where=path,
                              value=f"{error.what}: {error.value}",
                              next_step="restore the file from a backup, or make the change again") from error  # fmt: skip
