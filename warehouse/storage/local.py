@@ -12,9 +12,8 @@ import stat
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any
-
-import pyarrow.fs as pafs
+from functools import cache
+from typing import IO, TYPE_CHECKING, Any
 
 from warehouse.storage.durable_files import make_folders, sync_path, write_new_file
 from warehouse.storage.errors import translated_os_errors
@@ -28,7 +27,15 @@ from warehouse.storage.stored_file import (
     temporary_name,
 )
 
-_SYSTEM = pafs.LocalFileSystem()
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo, LocalFileSystem
+
+
+@cache
+def _system() -> LocalFileSystem:
+    from pyarrow.fs import LocalFileSystem  # not loaded by commands that read the catalog alone
+
+    return LocalFileSystem()
 
 
 class LocalFiles:
@@ -43,35 +50,39 @@ class LocalFiles:
     def open_input(self, path: str) -> Any:
         """The file, opened for random reads."""
         with translated_os_errors(path, "read"):
-            return _SYSTEM.open_input_file(path)
+            return _system().open_input_file(path)
 
     def exists(self, path: str) -> bool:
         """Whether the file exists."""
-        return bool(self._type(path) == pafs.FileType.File)
+        return stat.S_ISREG(self._mode(path))
 
     def folder_exists(self, path: str) -> bool:
         """Whether the folder exists."""
-        return bool(self._type(path) == pafs.FileType.Directory)
+        return stat.S_ISDIR(self._mode(path))
 
-    def _type(self, path: str) -> pafs.FileType:
+    def _mode(self, path: str) -> int:
+        """The mode of what is at a path; 0 if nothing is."""
         with translated_os_errors(path, "look for"):
-            return _SYSTEM.get_file_info(path).type
+            try:
+                return os.stat(path).st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                return 0
 
     def files(self, folder: str) -> Iterator[ListedFile]:
         """Every file under a folder, at any depth."""
         for info in self._infos(folder):
-            if info.type == pafs.FileType.File:
+            if info.is_file:
                 yield ListedFile(info.path, info.size, info.mtime_ns or 0)
 
     def folders(self, folder: str) -> Iterator[str]:
         """Every folder under a folder, at any depth."""
-        return (info.path for info in self._infos(folder) if info.type == pafs.FileType.Directory)
+        return (info.path for info in self._infos(folder) if info.type.name == "Directory")
 
-    def _infos(self, folder: str) -> list[pafs.FileInfo]:
+    def _infos(self, folder: str) -> list[FileInfo]:
+        from pyarrow.fs import FileSelector
+
         with translated_os_errors(folder, "list"):
-            found: list[pafs.FileInfo] = _SYSTEM.get_file_info(
-                pafs.FileSelector(folder, allow_not_found=True, recursive=True)
-            )
+            found: list[FileInfo] = _system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
             return found
 
     def entries(self, folder: str) -> Entries:

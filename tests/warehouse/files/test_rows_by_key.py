@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warehouse.files.digests import column_digest
 from warehouse.files.rows_by_key import (
     BLOCK_ROWS,
     ROW,
@@ -104,6 +105,14 @@ def test_equal_rows_give_equal_bytes_in_any_chunks(place):
     sliced = table(600).slice(37, 400)
     found = read(place, content(hashes[:400], sliced), np.arange(50).astype(np.uint32))
     checked(found, sliced, hashes[:400], np.arange(50).astype(np.uint32))
+
+
+def test_numbers_keep_their_bits(place):
+    values = pa.array([float("nan"), -0.0, 0.0, None, float("inf"), 5e-324, -1e308])
+    made = pa.table({"value": values, "narrow": values.cast(pa.float32(), safe=False)})
+    found = read(place, content(np.zeros(7, np.uint32), made), np.zeros(1, np.uint32))
+    for name in made.column_names:
+        assert column_digest(found[name]) == column_digest(made[name])
 
 
 def test_one_key_may_have_many_blocks(place):
