@@ -27,15 +27,8 @@ import pyarrow.parquet as pq
 import headrace as hr
 from benchmarks.support.feast_environment import FOLDER, install
 from benchmarks.support.harness import THREADS, machine
+from benchmarks.support.keyed_log import LogSize, write_log
 from transforms.joins.evaluation import joined_columns
-
-_DAY_US = 86_400 * 10**6
-
-
-def times_of(draw: np.random.Generator, size: int) -> pa.Array:
-    """Different times of 30 days, in order."""
-    counted = np.sort(draw.choice(30 * _DAY_US // 1_000, size, replace=False)) * 1_000 + 1_767_225_600 * 10**6
-    return pa.array(counted, pa.int64()).cast(pa.timestamp("us", "UTC"))
 
 
 def main() -> None:
@@ -53,18 +46,11 @@ def main() -> None:
     if why := install(FOLDER):
         print(f"Feast is left out: {why}")
         return
-    draw = np.random.default_rng(options.seed)
-
-    def keys_of(draw: np.random.Generator, size: int) -> np.ndarray:
-        return draw.zipf(options.skew, size) % options.keys if options.skew else draw.integers(0, options.keys, size)
-
+    size = LogSize(options.events, options.rows, options.keys, options.skew)
     definition = hr.table("rows", including_equal=True).by(hr.int64("key")).latest(hr.int64("value")).node.definition  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        pq.write_table(pa.table({"key": keys_of(draw, options.events), "event_timestamp": times_of(draw, options.events),
-                                 "event": np.arange(options.events)}), folder / "events.parquet")  # fmt: skip
-        pq.write_table(pa.table({"key": keys_of(draw, options.rows), "time": times_of(draw, options.rows),
-                                 "value": draw.integers(0, 10**6, options.rows)}), folder / "rows.parquet")  # fmt: skip
+        write_log(folder, size, np.random.default_rng(options.seed), event_time="event_timestamp")
 
         def ours() -> pa.Table:
             events, rows = pq.read_table(folder / "events.parquet"), pq.read_table(folder / "rows.parquet")
@@ -88,7 +74,7 @@ def main() -> None:
         values = joined["value"].to_pylist()
     different = sum(values[event] != value for event, value in known.items())
     left_out = [event for event in range(options.events) if event not in known]
-    print(f"latest, {options.events:,} events x {options.rows:,} rows, Parquet; {machine()}")
+    print(f"latest, {size}, Parquet; {machine()}")
     for side, spent in (("Headrace", secs), ("Feast, file store", theirs)):
         print(f"  {side:<18} {statistics.median(spent):7.2f} s ({min(spent):.2f} to {max(spent):.2f})")
     print(f"  Headrace is {statistics.median(theirs) / statistics.median(secs):.1f}x as fast")
