@@ -8,7 +8,7 @@ CANDIDATES := python3 python3.13 python3.12 python3.11
 SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm bench-feast tfra bench-tfra bench-torch clean
+.PHONY: help demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm bench-feast bench-spark tfra bench-tfra bench-torch clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -104,5 +104,9 @@ bench-feast: $(READY) ## Feast in .feast/, and joined columns against its file s
 	@$(BIN)/python -m benchmarks.support.feast_environment .feast
 	$(BIN)/python -m benchmarks.feast_joins
 
+bench-spark: $(READY) ## Spark's Python package in .pyspark/, and joined columns against plain Spark SQL; needs java
+	@$(BIN)/python -m benchmarks.support.spark_environment .pyspark
+	$(BIN)/python -m benchmarks.spark_joins
+
 clean: ## remove the environment and the demo's files
-	rm -rf $(VENV) .headrace .fbgemm .feast .flink .kafka .spark .tfra .torch .tpu
+	rm -rf $(VENV) .headrace .fbgemm .feast .flink .kafka .pyspark .spark .tfra .torch .tpu

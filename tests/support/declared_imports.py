@@ -78,6 +78,7 @@ ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "benchmarks.support.dlrm_of_torchrec": ("benchmarks/support/fbgemm_environment.py",),
     "benchmarks.support.side_of_fbgemm": ("benchmarks/support/fbgemm_environment.py",),
     "benchmarks.support.feast_latest": ("benchmarks/support/feast_environment.py",),
+    "benchmarks.support.side_of_spark": ("benchmarks/support/spark_environment.py",),
     "benchmarks.support.side_of_tfra": ("benchmarks/support/tfra_environment.py",),
     "benchmarks.support.side_of_torchrec_planner": ("benchmarks/support/fbgemm_environment.py",),
 }
