@@ -179,4 +179,4 @@ def _template(home: str, config: WorkerConfig) -> TemplateScreen:
 
     with open_warehouse(home) as warehouse, ended_by_signals():
         written = write_template(warehouse, config)
-    return TemplateScreen(written.location, written.tasks, written.fragments)
+    return TemplateScreen(written.location, written.tasks, written.fragments, written.joined_columns)

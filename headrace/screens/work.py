@@ -82,14 +82,17 @@ class TemplateScreen(Shown):
     location: str
     tasks: int
     fragments: int
+    joined_columns: int
 
     def render(self) -> RenderableType:
         """The content of the job, and the next step."""
-        if not self.tasks:
+        if not self.fragments:
             return "nothing was queued; no template was written"
+        joined = many(self.joined_columns, "joined column")
+        what = f"{joined}, for which memos wait," if self.joined_columns else many(self.tasks, "memo")
         return (
-            f"wrote the next job to {self.location}: {many(self.tasks, 'memo')} of "
-            f"{many(self.fragments, 'fragment')}\nnothing was run, and its tasks are queued as before; next: check it, "
+            f"wrote the next job to {self.location}: {what} of "
+            f"{many(self.fragments, 'fragment')}\nnothing was run, and what it computes waits as before; next: check it, "
             "then run headrace work without --template_location\ndo not launch the template itself: no catalog would "
-            "record its memos"
+            "record its results"
         )

@@ -166,10 +166,8 @@ def joined_by_beam(work: Computation, options: RunnerOptions, bucket_rows: int =
     :class:`~transforms.errors.InputError` for a runner whose machines cannot reach a file.
     """
     storage, job = work.storage, uuid.uuid4().hex
-    require_reach(options, storage.home, *{one.placed.fragment.path for one in (*work.own, *work.seen)})
-    rows = sum(one.placed.fragment.live_rows for one in work.seen)
     try:
-        _run(JoinWork.of(work, max(1, -(-rows // bucket_rows))), elements_of(work), storage, job, options)
+        run_job(work, options, job, bucket_rows)
         parts = [_result(storage, job, number, one.placed.fragment) for number, one in enumerate(work.own)]
     finally:
         for path in (_error_path(job), *(result_path(job, number) for number in range(len(work.own)))):
@@ -178,12 +176,17 @@ def joined_by_beam(work: Computation, options: RunnerOptions, bucket_rows: int =
     return {name: one_array(whole[name]) for name in work.definitions}
 
 
-def _run(work: JoinWork, elements: list[str], storage: Storage, job: str, options: RunnerOptions) -> None:
+def run_job(work: Computation, options: RunnerOptions, job: str, bucket_rows: int = BUCKET_ROWS) -> None:
+    """Run the job of a computation, or with a template location write it, under a name. Errors as for :func:`joined_by_beam`."""
+    require_reach(options, work.storage.home, *{one.placed.fragment.path for one in (*work.own, *work.seen)})
+    rows = sum(one.placed.fragment.live_rows for one in work.seen)
+    spread = JoinWork.of(work, max(1, -(-rows // bucket_rows)))
     try:
-        run_pipeline(lambda pipeline: build(pipeline, work, elements, job), options)
+        run_pipeline(lambda pipeline: build(pipeline, spread, elements_of(work), job), options)
     except RunnerFailed as error:
-        if storage.exists(_error_path(job)):
-            raise error_from_document(read_object(storage.read_bytes(_error_path(job)), f"job {job}")) from None
+        if work.storage.exists(_error_path(job)):
+            document = read_object(work.storage.read_bytes(_error_path(job)), f"job {job}")
+            raise error_from_document(document) from None
         raise JoinJobFailed(error.what, where=error.where, value=error.value, next_step=error.next_step) from error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -39,25 +39,32 @@ def lease_fragments(warehouse: Warehouse, worker: str, joins: OutdatedJoins) -> 
         connection.execute(delete(of).where(of.c.lease_until < now))
         taken = _taken(connection, joins)
         current = _current(connection, joins)
-        chosen: list[OutdatedFragment] = []
-        events = 0
-        for one in joins.fragments:
-            fragment = one.own.placed
-            if fragment.row in taken or fragment.row not in current or _is_done(connection, one):
-                continue
-            events += fragment.fragment.rows
-            if chosen and (events > MOST_EVENTS or len(chosen) >= MOST_FRAGMENTS):
-                break
-            chosen.append(one)
+        chosen = first_fragments(
+            one
+            for one in joins.fragments
+            if one.own.placed.row not in taken and one.own.placed.row in current and not _is_done(connection, one)
+        )
         insert_rows(connection, of, [
             {"other_table": joins.other.name, "fragment": one.own.placed.row, "lease": name, "worker": worker,
              "lease_until": now + warehouse.config.lease_secs}
             for one in chosen
         ])  # fmt: skip
-        return tuple(chosen)
+        return chosen
 
     found = warehouse.catalog.run(lease)
     return JoinLease(name, found) if found else None
+
+
+def first_fragments(fragments: Iterable[OutdatedFragment]) -> tuple[OutdatedFragment, ...]:
+    """The first of the fragments, as many as are leased together. Pure."""
+    chosen: list[OutdatedFragment] = []
+    events = 0
+    for one in fragments:
+        events += one.own.placed.fragment.rows
+        if chosen and (events > MOST_EVENTS or len(chosen) >= MOST_FRAGMENTS):
+            break
+        chosen.append(one)
+    return tuple(chosen)
 
 
 def _taken(connection: Connection, joins: OutdatedJoins) -> set[int]:

@@ -17,7 +17,7 @@ from transforms.errors import DataError, StorageError
 from transforms.joins.definition import JoinDefinition
 from warehouse.joins.changed_values import cause_text, changed_events
 from warehouse.joins.computation import Computation, by_keys, split
-from warehouse.joins.leases import JoinLease, lease_fragments, leased_elsewhere, renewed
+from warehouse.joins.leases import JoinLease, first_fragments, lease_fragments, leased_elsewhere, renewed
 from warehouse.joins.outdated import (
     DATA_ERRORS,
     JoinVersions,
@@ -110,6 +110,22 @@ class JoinWorker:
         return leased_elsewhere(self._warehouse)
 
 
+def next_computation(warehouse: Warehouse) -> Computation | None:
+    """The columns that a worker would compute first, over the fragments that it would lease; None if none are outdated. Nothing is leased."""
+    for joins in outdated_joins(warehouse):
+        if isinstance(joins, UnreadableJoins):
+            continue
+        first, *others = first_fragments(joins.fragments)
+        own = [first.own, *(one.own for one in others if _names(one) == _names(first))]
+        group = next(iter(by_keys(record for record, _ in first.columns)))
+        return Computation(warehouse.storage, (joins.table, joins.other), joins.views, own, group)
+    return None
+
+
+def _names(fragment: OutdatedFragment) -> tuple[str, ...]:
+    return tuple(record.column for record, _ in fragment.columns)
+
+
 def compute_joins(
     warehouse: Warehouse, table: str, joins: Mapping[str, JoinDefinition], worker: str = "analyze"
 ) -> None:
@@ -137,7 +153,7 @@ def _compute(warehouse: Warehouse, joins: OutdatedJoins, lease: JoinLease, compu
     known: dict[str, JoinedRecord] = {}
     for one in lease.fragments:
         known.update((record.column, record) for record, _ in one.columns)
-        by_columns[tuple(record.column for record, _ in one.columns)].append(one)
+        by_columns[_names(one)].append(one)
     failed: dict[str, str] = {}
     computed: list[ComputedColumn] = []
     for names, fragments in by_columns.items():

@@ -11,6 +11,8 @@ import pytest
 from apache_beam.internal import pickler
 from apache_beam.portability.api import beam_runner_api_pb2
 
+import headrace as hr
+from pipelines.joins.pipeline import STEPS as JOIN_STEPS
 from pipelines.memoize.pipeline import STEPS, MemoizeFragments
 from pipelines.staging.own_wheel import own_metadata, source_folder, write_wheel
 from pipelines.worker.template import TemplateReport, write_template
@@ -18,8 +20,12 @@ from pipelines.worker.worker import WorkerConfig, run_worker
 from tests.pipelines.runners.dataflow_scenes import Cloud, logged_in
 from tests.pipelines.scenes import fill, open_home, write_log
 from tests.support.gcs_server import GcsServer
+from tests.warehouse.joins.scenes import write_tables
+from tests.warehouse.joins.test_refresh import CLICKS, refresh
+from tests.warehouse.joins.test_refresh import model as joining_model
 from transforms.errors import DataError, InputError, StorageError
-from warehouse import Warehouse
+from warehouse import Warehouse, register_table, submit_model
+from warehouse.joins.refresh import next_computation
 from warehouse.queue.depths import queue_depths
 
 ASKED = (
@@ -168,6 +174,38 @@ def test_a_template_may_be_a_file_of_this_machine(cloud: Cloud, tmp_path: Path) 
         cloud.fill(warehouse)
         write_template(warehouse, cloud.worker(f"--template_location={tmp_path}/job.json"))
     assert json.loads((tmp_path / "job.json").read_text())["name"].startswith("headrace-worker-")
+
+
+@pytest.mark.medium
+def test_outdated_joined_columns_come_before_memos(cloud: Cloud, location: str, tmp_path: Path) -> None:
+    folders = write_tables(tmp_path)
+    with cloud.open() as warehouse:
+        for name, folder, time in (("log", folders.log, "at"), ("clicks", folders.clicks, "time")):
+            for path in folder.rglob("*.parquet"):
+                place = f"gs://{cloud.bucket}/{name}/{path.relative_to(folder)}"
+                warehouse.storage.write_atomic(place, path.read_bytes())
+            register_table(warehouse, name, f"gs://{cloud.bucket}/{name}", time_column=time)
+        submit_model(
+            warehouse,
+            joining_model(CLICKS.count(window="50m").log1p(), CLICKS.latest(hr.text("country")).hash_buckets(7)),
+        )
+        assert write_template(warehouse, cloud.worker(location)) == TemplateReport(
+            f"gs://{cloud.bucket}/job.json", 0, 3, 2
+        )
+        pipeline = cloud.pipeline(cloud.template())
+        (root,) = pipeline.root_transform_ids
+        transforms = pipeline.components.transforms
+        assert tuple(transforms[step].unique_name for step in transforms[root].subtransforms) == JOIN_STEPS
+        coders = {coder.spec.urn for coder in pipeline.components.coders.values()}
+        assert coders == {
+            f"beam:coder:{name}:v1" for name in ("string_utf8", "bytes", "kv", "iterable", "global_window")
+        }
+        assert next_computation(warehouse) is not None, "they are outdated as before"
+        assert [name for name in cloud.names("home") if name.startswith(("jobs/", "overlays/"))] == []
+        refresh(warehouse)
+        assert write_template(warehouse, cloud.worker(location)) == TemplateReport(
+            f"gs://{cloud.bucket}/job.json", 6, 3
+        )
 
 
 @pytest.mark.medium
