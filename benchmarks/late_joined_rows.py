@@ -3,7 +3,8 @@
     python -m benchmarks.late_joined_rows [--rows N] [--events N] [--days D] [--keys K] [--late N] [--seed N]
 
 A table of rows and one of events over so many days, one file a day, keys evenly distributed. A model joins a count of 7 days, a sum, and the latest value, with an operation
-above each. Three changes are measured one after the other: late rows of keys that no event has, late rows of keys that events have, and deleted rows. After each the columns are
+above each. Changes are measured one after the other: late rows of keys that no event has, late rows of keys that events have, first without files of rows by key and then with those that
+the first repair has left, and deleted rows. After each the columns are
 compared with those of a new computation of everything, bit for bit.
 
 Target, as in the issue: 1,000 late rows in a history of 30 days and 30 million rows in at most 2 % of the time from nothing, and nothing above computed again where no value has
