@@ -355,14 +355,25 @@ def show(
 @app.command("joins")
 def joins(
     name: Annotated[str, typer.Argument(help="Name of the table. Default: all tables.", show_default=False)] = "",
+    evict_unread: Annotated[
+        bool,
+        typer.Option("--evict-unread", help="Evict the columns that no live model reads. A dry run without --yes."),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Evict them; without this, only show what would be evicted.")
+    ] = False,
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
     """Show the columns that models join from other tables, where they have values, and what failed."""
-    from headrace.views.joins import listed
+    from headrace.views.joins import evicted, listed
 
+    if yes and not evict_unread:
+        raise InputError(
+            "--yes must go with --evict-unread", where="--yes", value="--yes", next_step="add --evict-unread"
+        )
     with open_warehouse(home) as warehouse:
-        screen = listed(warehouse, name)
+        screen = evicted(warehouse, name, dry_run=not yes) if evict_unread else listed(warehouse, name)
     emit(screen, as_json=as_json)
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.screens.graphs import GraphScreen, GraphsScreen, MemosScreen, ValuesScreen
     from headrace.screens.inferred import InferredScreen
     from headrace.screens.jobs import JobsScreen
-    from headrace.screens.joins import JoinsScreen
+    from headrace.screens.joins import EvictedJoinsScreen, JoinsScreen
     from headrace.screens.models import ExplainScreen, ModelDiffScreen, ModelScreen, ModelsScreen, SubmittedScreen
     from headrace.screens.queue import QueueScreen
     from headrace.screens.runs import RunDiffScreen, RunScreen, RunsScreen
@@ -118,6 +118,16 @@ class Home(StartedCommands):
         from headrace.views.joins import listed
 
         return listed(self._warehouse, table)
+
+    def evict_joins(self, table: str = "", *, dry_run: bool = True) -> EvictedJoinsScreen:
+        """Evict the joined columns, of a table or of all, that no live model reads; a dry run unless ``dry_run`` is False.
+
+        >>> w.evict_joins().columns
+        ()
+        """
+        from headrace.views.joins import evicted
+
+        return evicted(self._warehouse, table, dry_run=dry_run)
 
     def export_states(
         self, model: str, folder: str | Path, *, since: Moment | None = None, full: bool = False

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
-from headrace.terminal.units import count_text, many
+from headrace.terminal.units import bytes_text, count_text, many
+
+if TYPE_CHECKING:
+    from warehouse.joins.eviction import UnreadColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +73,40 @@ class JoinsScreen(Shown):
         parts: list[RenderableType] = [grid(("table", "column", "joined*", "models*", "values in fragments"), rows)]
         failed = [one for one in self.joins if one.error]
         parts += ["", *(f"{one.column}: {one.error}" for one in failed)] if failed else []
+        waiting = sum(one.computed < one.fragments for one in self.joins if one.models)
         if failed:
             parts.append(
                 "next: correct what failed; it is computed again when one of its tables changes, or a model with it is submitted"
             )
-        elif waiting := sum(one.computed < one.fragments for one in self.joins if one.models):
+        elif waiting:
             parts.append(f"{many(waiting, 'column')} must be computed; next: headrace work --until-idle")
+        elif unread := sum(not one.models and one.computed > 0 for one in self.joins):
+            parts.append(f"no live model reads {many(unread, 'column')}; next: headrace table joins --evict-unread")
         return Group(*parts)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class EvictedJoinsScreen(Shown):
+    """Joined columns that no live model reads, evicted or not."""
+
+    columns: tuple[UnreadColumn, ...]
+    dry_run: bool
+
+    def json_fields(self) -> dict[str, Any]:
+        """The columns, and whether they are still there."""
+        return {"columns": [fields_of(one) for one in self.columns], "dry_run": self.dry_run}
+
+    def render(self) -> RenderableType:
+        """One line per column, and the next step."""
+        if not self.columns:
+            return "live models read every joined column that has values: nothing to evict"
+        rows = [(one.table, one.column, count_text(one.fragments), bytes_text(one.size_bytes)) for one in self.columns]
+        size = bytes_text(sum(one.size_bytes for one in self.columns))
+        verb = "would evict" if self.dry_run else "evicted"
+        next_step = (
+            "nothing was changed; next: the same command with --yes"
+            if self.dry_run
+            else "headrace gc deletes a file once all of its columns are evicted and no job can read it; a model that joins a column again has it computed again"
+        )
+        said = f"{verb} {many(len(rows), 'joined column')}, {size}"
+        return Group(grid(("table", "column", "fragments>", "size>"), rows), "", said, next_step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.screens.joins import JoinsScreen
+    from headrace.screens.joins import EvictedJoinsScreen, JoinsScreen
     from warehouse.warehouse import Warehouse
 
 
@@ -34,3 +34,14 @@ def listed(warehouse: Warehouse, table: str = "") -> JoinsScreen:
         for one in records
     )  # fmt: skip
     return JoinsScreen(tuple(rows))
+
+
+def evicted(warehouse: Warehouse, table: str = "", *, dry_run: bool) -> EvictedJoinsScreen:
+    """Evict the joined columns, of a table or of all, that no live model reads. Raises what :func:`~warehouse.joins.eviction.evict_unread` raises."""
+    from headrace.screens.joins import EvictedJoinsScreen
+    from warehouse.joins.eviction import evict_unread, unread_columns
+
+    if not dry_run:
+        return EvictedJoinsScreen(evict_unread(warehouse, table), dry_run=False)
+    with warehouse.catalog.read() as connection:
+        return EvictedJoinsScreen(unread_columns(connection, table), dry_run=True)

@@ -115,9 +115,6 @@ def wanted_columns(connection: Connection) -> dict[tuple[str, str], tuple[str, .
 _WORK = "headrace work --until-idle computes them; headrace table joins shows what failed"
 
 
-_WORK = "headrace work --until-idle computes them; headrace table joins shows what failed"
-
-
 def require_joined(
     columns: Collection[str], fragments: Sequence[PlacedFragment], where: str, next_step: str = _WORK
 ) -> None:

@@ -90,6 +90,7 @@ WITHOUT = {
     "hot_rows.HotRowsScreen": _RUNS_WORK,
     "inferred.InferredScreen": _NEEDS_FILES,
     "init.InitScreen": _CHANGES_DATA,
+    "joins.EvictedJoinsScreen": _CHANGES_DATA,
     "lakes.LakeScreen": _CHANGES_DATA,
     "links.AppliedScreen": _CHANGES_DATA,
     "links.LinkScreen": _NEEDS_FILES,
