@@ -12,7 +12,8 @@ from transforms.expressions.expression import Expr
 from transforms.graphs.canonical import CanonicalForms
 from transforms.graphs.graph import Node, raw_columns
 from transforms.joins.column import definitions_read
-from transforms.joins.definition import JoinDefinition, is_joined
+from transforms.joins.column_names import is_joined
+from transforms.joins.definition import JoinDefinition
 from transforms.names import check_name
 from transforms.value_range import ValueRange
 

@@ -20,6 +20,7 @@ from transforms.graphs.graph import Artifact, RawColumn, component_document, raw
 from transforms.graphs.programs import OWN_KEYWORDS
 from transforms.graphs.subgraphs import subgraphs
 from transforms.joins.column import JoinedColumn
+from transforms.joins.column_names import Aggregate, is_joined
 from transforms.joins.definition import (
     ALSO_WITHOUT_VALUE,
     LEAST_PRECISION,
@@ -27,11 +28,9 @@ from transforms.joins.definition import (
     MOST_PRECISION,
     MOST_ROWS,
     WITHOUT_VALUE,
-    Aggregate,
     DayClock,
     JoinDefinition,
     KeyPair,
-    is_joined,
 )
 from transforms.names import check_name
 from transforms.operators.full_pass import FULL_PASS

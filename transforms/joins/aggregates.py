@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from transforms.arrays import Array
 from transforms.columns.positions import POSITION_MAX, check_positions
 from transforms.durations import MOST_MICROS
-from transforms.joins.definition import Aggregate, JoinDefinition
+from transforms.joins.column_names import Aggregate
+from transforms.joins.definition import JoinDefinition
 from transforms.joins.histories import Histories, History, Window
 from transforms.joins.parts import Parts
 from transforms.joins.ranks import LEAST as NAN_RANK

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -15,7 +13,8 @@ from transforms.durations import MOST_MICROS
 from transforms.errors import InputError
 from transforms.graphs.encoding import digest
 from transforms.graphs.graph import component_from_document
-from transforms.names import check_name, is_name
+from transforms.joins.column_names import Aggregate, joined_name
+from transforms.names import check_name
 from transforms.types import ColumnType, Dense, DType, Ragged
 
 #: The form of a definition's document; another one would have another digest, and other columns.
@@ -27,28 +26,8 @@ MOST_EXACT = 100_000
 LEAST_PRECISION, MOST_PRECISION = 4, 16
 _DAY_SECS = 86_400
 _MOST_SECS = (2**63 - 1) // 10**6
-#: Digits of the digest in a column's name: 64 bits among the columns of a table.
-_DIGITS = 16
-_COLUMN = re.compile(rf"@(.+)\.([a-z]+)#[0-9a-f]{{{_DIGITS}}}")
 
 _Micros = Annotated[int, whole(0, MOST_MICROS)]
-
-
-class Aggregate(StrEnum):
-    """The result of the visible rows. ``ratio`` is the mean of numbers or of false and true with a prior."""
-
-    LATEST = "latest"
-    FIRST = "first"
-    COUNT = "count"
-    SUM = "sum"
-    MEAN = "mean"
-    MIN = "min"
-    MAX = "max"
-    RATIO = "ratio"
-    LAST = "last"
-    AGES = "ages"
-    DECAYED = "decayed"
-    DISTINCT = "distinct"
 
 
 #: Aggregates without a value, those that need none, those of rows, and those of a number of last rows.
@@ -173,7 +152,7 @@ class JoinDefinition:
     @property
     def column(self) -> str:
         """The name of the column in the table of the events: readable, and no other definition has it."""
-        return f"@{self.table}.{self.aggregate}#{self.digest[:_DIGITS]}"
+        return joined_name(self.table, self.aggregate, self.digest)
 
     def check_events(self, table: str) -> None:
         """Raise :class:`InputError` if an event of ``table`` would see itself."""
@@ -190,12 +169,6 @@ class JoinDefinition:
     def from_document(cls, document: object) -> JoinDefinition:
         """The inverse of :meth:`to_document`. Raises :class:`~transforms.errors.DataError` for any other document."""
         return read_value(cls, document_part(document, "joined column"))
-
-
-def is_joined(column_name: str) -> bool:
-    """Whether a name is that of a joined column: ``@TABLE.AGGREGATE#`` and 16 hexadecimal digits."""
-    found = _COLUMN.fullmatch(column_name)
-    return found is not None and is_name(found.group(1)) and found.group(2) in set(Aggregate)
 
 
 def column_type(definition: JoinDefinition) -> ColumnType:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from transforms.durations import duration_text
-from transforms.joins.definition import Aggregate, JoinDefinition
+from transforms.joins.column_names import Aggregate
+from transforms.joins.definition import JoinDefinition
 from transforms.joins.parts import parts_of
 from transforms.render import expression_text
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.arrays import Array
-from transforms.joins.definition import Aggregate, JoinDefinition
+from transforms.joins.column_names import Aggregate
+from transforms.joins.definition import JoinDefinition
 from transforms.joins.keys import number_keys
 from transforms.joins.parts import Parts
 from transforms.joins.visibility import known_before, seen_at, seen_range

@@ -16,7 +16,8 @@ import pyarrow as pa
 from transforms.arrays import Array
 from transforms.columns.nans import with_one_nan
 from transforms.joins.aggregates import aggregated, sharing_order
-from transforms.joins.definition import OF_LAST_ROWS, Aggregate, JoinDefinition
+from transforms.joins.column_names import Aggregate
+from transforms.joins.definition import OF_LAST_ROWS, JoinDefinition
 from transforms.joins.histories import Events, Histories, History, Rows, Sorted, Window
 from transforms.joins.parts import Parts
 from transforms.joins.visibility import known_before, seen_at, seen_range

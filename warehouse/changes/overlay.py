@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.errors import InputError
-from transforms.joins.definition import is_joined
+from transforms.joins.column_names import is_joined
 from warehouse.changes.outcome import AffectedFragment, Change, find_recomputes
 from warehouse.changes.publish import OverlayWriter, Replacement, commit_replacements
 from warehouse.changes.rejoins import find_rejoins

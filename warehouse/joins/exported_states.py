@@ -12,7 +12,8 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from transforms.errors import InputError
-from transforms.joins.definition import JoinDefinition, is_joined
+from transforms.joins.column_names import is_joined
+from transforms.joins.definition import JoinDefinition
 from transforms.joins.visibility import seen_range
 from transforms.online.joined_table import JoinedTable
 from transforms.online.needed_rows import needed_rows

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from sqlalchemy import Connection, delete, select
 
-from transforms.joins.definition import is_joined
+from transforms.joins.column_names import is_joined
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 from sqlalchemy import Connection, select
 
-from transforms.joins.definition import is_joined
+from transforms.joins.column_names import is_joined
 from warehouse.catalog import schema
 from warehouse.errors import MemoDamaged
 from warehouse.files.arrow_file import read_arrow_columns

@@ -10,7 +10,7 @@ from typing import Literal
 from sqlalchemy import Connection, select
 
 from transforms.graphs.graph import Node, component_from_document, operator_versions, raw_columns, shape_identity
-from transforms.joins.definition import is_joined
+from transforms.joins.column_names import is_joined
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks, one_of
 from warehouse.matching.match import MemoMatch, MemoRequest

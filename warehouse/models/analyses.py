@@ -18,7 +18,7 @@ from transforms.analysis.full_pass import PREPROCESSING, Analysis, AnalysisResul
 from transforms.errors import InputError, listed
 from transforms.graphs.encoding import digest
 from transforms.graphs.graph import Node, raw_columns
-from transforms.joins.definition import is_joined
+from transforms.joins.column_names import is_joined
 from transforms.time_range import TimeRange, moment_text
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import insert_absent

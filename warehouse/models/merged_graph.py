@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from transforms.graphs.graph import Node, Operation, RawColumn, topological
-from transforms.joins.definition import is_joined
+from transforms.joins.column_names import is_joined
 
 
 @dataclass(frozen=True)

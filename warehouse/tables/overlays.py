@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.joins.definition import is_joined
+from transforms.joins.column_names import is_joined
 from warehouse.errors import MemoDamaged, OverlayDamaged
 from warehouse.files.arrow_file import read_arrow_columns
 from warehouse.storage.storage import Storage

@@ -15,7 +15,8 @@ from transforms.errors import DataError, InputError
 from transforms.expressions.expression import boolean, int64, text, timestamp
 from transforms.expressions.tables import table
 from transforms.graphs.graph import component_document
-from transforms.joins.definition import Aggregate, JoinDefinition, KeyPair, column_type, is_joined
+from transforms.joins.column_names import Aggregate, is_joined
+from transforms.joins.definition import JoinDefinition, KeyPair, column_type
 from transforms.types import Dense
 
 KEY = KeyPair(component_document(text("id").node), component_document(text("user").node))

@@ -20,8 +20,9 @@ from transforms.errors import DataError, InputError, UnknownColumn
 from transforms.expressions.tables import table
 from transforms.graphs.graph import component_document
 from transforms.joins.column import JoinedColumn
+from transforms.joins.column_names import Aggregate
 from transforms.joins.columns_read import columns_read
-from transforms.joins.definition import Aggregate, DayClock, JoinDefinition, KeyPair, column_type
+from transforms.joins.definition import DayClock, JoinDefinition, KeyPair, column_type
 from transforms.joins.evaluation import joined_column, joined_columns
 from transforms.joins.keys import number_keys
 from transforms.kernels.history_distinct import hashes_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from transforms.expressions.tables import KeyedTable, table
-from transforms.joins.definition import Aggregate
+from transforms.joins.column_names import Aggregate
 
 PAGE = (Path(__file__).parents[3] / "docs/joins.md").read_text(encoding="utf-8")
 METHODS = [name for name, _ in inspect.getmembers(KeyedTable, inspect.isfunction) if not name.startswith("_")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from transforms.joins.definition import is_joined
+from transforms.joins.column_names import is_joined
 from warehouse.tables.table import ColumnSchema, Fragment, Overlay, absent_digest
 
 
