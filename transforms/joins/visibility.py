@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,10 +48,20 @@ def window_end(definition: JoinDefinition) -> int:
 
 def seen_range(definition: JoinDefinition, first: int, last: int) -> tuple[int, int]:
     """The first and the last time, both included, of rows that events from ``first`` to ``last`` see at most; later bounds have later ranges."""
-    begin, end = (int(one) for one in seen_at(definition, np.array([first, last], np.int64)))
+    begin, end = (moment_seen_at(definition.as_of, one) for one in (first, last))
+    return window_start(definition, begin), end + window_end(definition) - 1
+
+
+def window_start(definition: JoinDefinition, seen_at_micros: int) -> int:
+    """The first time of the window of an event that sees rows as of a moment."""
     window, hop = definition.window_micros, definition.hop_micros
-    low = NO_TIME if window is None else begin - window
-    return (low // hop * hop if hop else low), end + window_end(definition) - 1
+    low = NO_TIME if window is None else seen_at_micros - window
+    return low // hop * hop if hop else low
+
+
+def moment_seen_at(clock: DayClock | None, at: int) -> int:
+    """As :func:`seen_at`, of one event."""
+    return at if clock is None else int(day_starts(clock, np.array([at], np.int64))[0])
 
 
 def day_starts(clock: DayClock, at: Array) -> Array:
@@ -58,19 +69,33 @@ def day_starts(clock: DayClock, at: Array) -> Array:
 
     A day starts at its first midnight, or, if the clock skips midnight, when it does so.
     """
+    changes = _changes(clock)
+    starts, offsets = changes.starts, changes.offsets
+    change = np.searchsorted(starts, at, side="right")
+    day = (np.clip(at, NO_TIME + 2 * _DAY_US, _LATEST - 2 * _DAY_US) + offsets[change]) // _DAY_US
+    since = starts[np.maximum(change - 1, 0)] if len(starts) else at
+    own = np.where(change > 0, np.maximum(day * _DAY_US - offsets[change], since), day * _DAY_US - offsets[change])
+    return np.where(day > changes.latest[change], own, changes.began[change])
+
+
+class _Changes(NamedTuple):
+    """The changes of a clock in microseconds; by change, the latest day that was shown before it, and its start."""
+
+    starts: Array
+    offsets: Array
+    latest: Array
+    began: Array
+
+
+@lru_cache(maxsize=64)
+def _changes(clock: DayClock) -> _Changes:
     starts = np.array(clock.starts, np.int64) * SECOND_US
     offsets = np.array(clock.offsets_secs, np.int64) * SECOND_US
-    latest = np.full(
-        len(offsets), NO_TIME // _DAY_US - 1
-    )  # by change, the latest day that was shown before it, and its start
+    latest = np.full(len(offsets), NO_TIME // _DAY_US - 1)
     began = np.full(len(offsets), NO_TIME)
     for k, start in enumerate(starts):
         day = (start - 1 + offsets[k]) // _DAY_US
         is_later = day > latest[k]
         latest[k + 1] = max(day, latest[k])
         began[k + 1] = max(day * _DAY_US - offsets[k], starts[k - 1] if k else NO_TIME) if is_later else began[k]
-    change = np.searchsorted(starts, at, side="right")
-    day = (np.clip(at, NO_TIME + 2 * _DAY_US, _LATEST - 2 * _DAY_US) + offsets[change]) // _DAY_US
-    since = starts[np.maximum(change - 1, 0)] if len(starts) else at
-    own = np.where(change > 0, np.maximum(day * _DAY_US - offsets[change], since), day * _DAY_US - offsets[change])
-    return np.where(day > latest[change], own, began[change])
+    return _Changes(starts, offsets, latest, began)

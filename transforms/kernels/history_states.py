@@ -99,7 +99,7 @@ def decayed_to(at: Array, states: Array, total: Array, half_life: float) -> Arra
 
 
 @inlined
-def _combined(
+def combined(
     a: tuple[int, float, int, int], b: tuple[int, float, int, int], half_life: float
 ) -> tuple[int, float, int, int]:
     """The state of two disjoint sets of rows, the earlier one first; an empty one changes no bit of the other."""
@@ -129,7 +129,7 @@ def _of_rows(
     state = (0, 0.0, _NO_LEAST, _NO_MOST)
     for row in range(first, end):
         if valid[row] and (len(known) == 0 or known[row] < before):
-            state = _combined(state, (1, number[row], low[row], high[row]), half_life)
+            state = combined(state, (1, number[row], low[row], high[row]), half_life)
     return state
 
 
@@ -143,7 +143,7 @@ def _folded(nodes: Array, number: Array, low: Array, high: Array, valid: Array, 
         if near < 0:
             state = _of_rows(nodes[node, FIRST], nodes[node, END], everything, 0, number, low, high, valid, half_life)
         else:
-            state = _combined(_read(out, sums, near), _read(out, sums, node - 1), half_life)
+            state = combined(_read(out, sums, near), _read(out, sums, node - 1), half_life)
         _write(out, sums, node, state)
     return out
 
@@ -200,7 +200,7 @@ def _of_known_rows(
             waiting[depth], phases[depth] = node - 1, 0
             depth += 1
         else:
-            state = _combined(_read(held, held_sums, top), state, half_life)
+            state = combined(_read(held, held_sums, top), state, half_life)
             depth -= 1
     return state
 
@@ -223,7 +223,7 @@ def _written(
             parent = nodes[a, PARENT]
             while nodes[parent, END] < until:
                 if nodes[parent, NEAR] == a:
-                    state = _combined(state, _read(states, sums, parent - 1), half_life)
+                    state = combined(state, _read(states, sums, parent - 1), half_life)
                     latest = max(latest, known_last[parent - 1]) if is_late else 0
                 a, parent = parent, nodes[parent, PARENT]
             later, latest_way = _read(states, sums, b), known_last[b] if is_late else 0
@@ -234,7 +234,7 @@ def _written(
             while nodes[parent, FIRST] > since:
                 near = nodes[parent, NEAR]
                 if near != b:
-                    later = _combined(_read(states, sums, near), later, half_life)
+                    later = combined(_read(states, sums, near), later, half_life)
                     latest_way = max(latest_way, known_last[near]) if is_late else 0
                 b, parent = parent, nodes[parent, PARENT]
             climbs[event, 0], climbs[event, 1], climbs[event, 2], climbs[event, 4], climbs[event, 5] = (
@@ -246,7 +246,7 @@ def _written(
             )
             climb_sums[event, 3] = later[1]
             latest = max(latest, latest_way)
-            state = _combined(state, later, half_life)
+            state = combined(state, later, half_life)
         if is_late and latest >= before[event]:
             state = _of_known_rows(nodes, known, known_first, known_last, number, low, high, valid, half_life, states, sums, root[event], since, until, before[event])  # fmt: skip
         _write(out, out_sums, to[event], state)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from transforms.joins.keys import number_keys
 from transforms.kernels.history_order import order_by_key
+from transforms.online.kernel_rows import KernelRows, KeyRows
 from transforms.online.row_block import RowBlock, joined_blocks
 
 #: The values of a key; a key with a null has none.
@@ -21,9 +22,9 @@ _FEWEST_MERGED = 10_000
 class _Content(NamedTuple):
     """Rows in order of keys, each key's place among them, and the rows of keys to which rows were added."""
 
-    rows: RowBlock
+    rows: KernelRows
     places: dict[Key, tuple[int, int]]
-    changed: dict[Key, RowBlock]
+    changed: dict[Key, KernelRows]
 
 
 class KeyedRows:
@@ -34,20 +35,23 @@ class KeyedRows:
         self._content = self._sorted(rows)
         self._added = 0
 
-    def of(self, key: Key) -> RowBlock | None:
+    def of(self, key: Key) -> KeyRows | None:
         """The rows of a key, in order of time; None if there are none."""
         content = self._content
-        found = content.changed.get(key)
-        if found is None and (place := content.places.get(key)) is not None:
-            found = content.rows.part(*place)
-        return found
+        if (changed := content.changed.get(key)) is not None:
+            return KeyRows(changed, 0, len(changed.time))
+        place = content.places.get(key)
+        return None if place is None else KeyRows(content.rows, *place)
 
     def add(self, rows: RowBlock) -> None:
         """Add rows, each with a key."""
         own = self._sorted(rows)
         for key, place in own.places.items():
-            before, new = self.of(key), own.rows.part(*place)
-            self._content.changed[key] = new if before is None else _in_order(joined_blocks([before, new]), len(before.time))  # fmt: skip
+            new = own.rows.block.part(*place)
+            if (held := self.of(key)) is not None:
+                before = held.block
+                new = _in_order(joined_blocks([before, new]), len(before.time))
+            self._content.changed[key] = KernelRows(new)
         self._added += len(rows.time)
 
     @property
@@ -63,8 +67,9 @@ class KeyedRows:
     def rows(self) -> RowBlock:
         """All rows."""
         content = self._content
-        same = [content.rows.part(*place) for key, place in content.places.items() if key not in content.changed]
-        return joined_blocks([*same, *content.changed.values()] or [content.rows])
+        block = content.rows.block
+        same = [block.part(*place) for key, place in content.places.items() if key not in content.changed]
+        return joined_blocks([*same, *(one.block for one in content.changed.values())] or [block])
 
     def _sorted(self, rows: RowBlock) -> _Content:
         columns = [rows.columns[name] for name in self._key]
@@ -73,7 +78,7 @@ class KeyedRows:
         ordered = rows.take(order)
         used = np.flatnonzero(np.diff(starts))
         keys = key_values([ordered.columns[name].take(pa.array(starts[used])) for name in self._key])
-        return _Content(ordered, {key: (int(starts[one]), int(starts[one + 1])) for key, one in zip(keys, used, strict=True) if key is not None}, {})  # fmt: skip
+        return _Content(KernelRows(ordered), {key: (int(starts[one]), int(starts[one + 1])) for key, one in zip(keys, used, strict=True) if key is not None}, {})  # fmt: skip
 
 
 def _in_order(rows: RowBlock, at: int) -> RowBlock:

@@ -1,140 +1,251 @@
-"""The joined columns of one event, whose windows are looked at together.
+"""The joined columns of one event: a plan that is made once, and kernels that read the rows of the event's key where they are.
 
-The aggregates are those of tables of events (:mod:`transforms.joins.aggregates`): each distinct window is an event of its own, with the same key and time, so that
-columns which differ in their window alone are one call.
+Columns whose states are folded over the same rows are one pass, whatever their windows; each other column is a pass of its own. An answer is that of
+:func:`~transforms.joins.evaluation.joined_columns`, to the last bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from transforms.arrays import Array
 from transforms.columns.nans import with_one_nan
-from transforms.joins.aggregates import aggregated, sharing_order
 from transforms.joins.column_names import Aggregate
-from transforms.joins.definition import OF_LAST_ROWS, JoinDefinition
-from transforms.joins.histories import Events, Histories, History, Rows, Sorted, Window
+from transforms.joins.definition import OF_LAST_ROWS, DayClock, JoinDefinition
 from transforms.joins.parts import Parts
-from transforms.joins.visibility import known_before, seen_at, seen_range
-from transforms.online.row_block import RowBlock
+from transforms.joins.ranks import number_ranks, ranks, values_of
+from transforms.joins.visibility import SECOND_US, moment_seen_at, window_end, window_start
+from transforms.kernels.history_distinct import distinct_values, hashes_of
+from transforms.kernels.history_event import FLOATS, WHOLE, seen_rows, write_event_states
+from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, decayed_to
+from transforms.online.kernel_rows import KernelRows, KeyRows
 
-#: So many windows cost these aggregates less than histories of their own.
-_FEW_WINDOWS = 2
-#: Aggregates for which more windows cost more than histories of their own do.
-_ALONE = OF_LAST_ROWS | {Aggregate.DISTINCT}
+_OF_STATES = frozenset({Aggregate.COUNT, Aggregate.SUM, Aggregate.MEAN, Aggregate.MIN, Aggregate.MAX, Aggregate.RATIO, Aggregate.DECAYED})  # fmt: skip
+_NO_KNOWN = np.empty(0, np.int64)
 
-
-class _Call(NamedTuple):
-    """Columns that one call answers: the definition of the first one, and of each column its window."""
-
-    definition: JoinDefinition
-    parts: Parts
-    columns: tuple[tuple[str, int], ...]
+#: A column: its name, its definition, and its expressions.
+Column: TypeAlias = tuple[str, JoinDefinition, Parts]
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
-    """Calls over the same windows: definitions of which only the window counts."""
+class _Seen:
+    """Which rows definitions see that differ at most in their windows.
 
-    windows: tuple[JoinDefinition, ...]
-    calls: tuple[_Call, ...]
+    Attributes:
+        where: the identity of the condition; empty: none.
+        known_at: the column of known times; empty: none.
+        as_of: the clock of midnights.
+        end_micros: from the moment as of which rows are seen to the last time that is seen.
+        before_micros: to the time before which rows must be known.
+    """
+
+    where: str
+    known_at: str
+    as_of: DayClock | None
+    end_micros: int
+    before_micros: int
+
+
+def _seen(definition: JoinDefinition, parts: Parts) -> _Seen:
+    where = "" if parts.where is None else parts.where.identity
+    return _Seen(where, definition.known_at, definition.as_of, window_end(definition) - 1, int(definition.includes_equal))  # fmt: skip
 
 
 class OneEvent:
     """Joined columns whose rows have one key, and whose events have one, for one event at a time."""
 
-    def __init__(self, columns: Sequence[tuple[str, JoinDefinition, Parts]]) -> None:
-        together = [one for one in columns if one[1].aggregate not in _ALONE]
-        windows = {_window(definition) for _, definition, _ in together}
-        is_few = len(windows) <= _FEW_WINDOWS
-        together += [one for one in columns if one[1].aggregate in _ALONE and is_few and _window(one[1]) in windows]
-        others = [one for one in columns if not any(one is each for each in together)]
-        self._rounds = tuple(_round(each) for each in ([together] if together else []) + [[one] for one in others])
+    def __init__(self, columns: Sequence[Column]) -> None:
+        passes: dict[tuple[object, ...], list[Column]] = {}
+        for column in columns:
+            passes.setdefault(_pass_name(*column), []).append(column)
+        self._states = tuple(_StatesPass.of(one) for one in passes.values() if one[0][1].aggregate in _OF_STATES)
+        self._rows = tuple(_RowsPass.of(*one[0]) for one in passes.values() if one[0][1].aggregate not in _OF_STATES)
+        self._clocks = tuple({one[1].as_of for one in columns})
 
-    def answer(self, rows: RowBlock, at: Array) -> dict[str, object]:
-        """The value of each column at one time; ``rows``: those of the event's key, in order of time."""
+    def answer(self, key: KeyRows, at: int) -> dict[str, object]:
+        """The value of each column for an event of a key at a time."""
+        moments = {clock: moment_seen_at(clock, at) for clock in self._clocks}
         found: dict[str, object] = {}
-        for one in self._rounds:
-            made = _Windows(one.windows, rows.rows, at)
-            for definition, parts, columns in one.calls:
-                values = with_one_nan(aggregated(definition, parts, made))
-                for name, place in columns:
-                    found[name] = values[place].as_py()
+        for states in self._states:
+            states.answer(key, moments[states.seen.as_of], found)
+        for rows in self._rows:
+            found[rows.name] = rows.answer(key, moments[rows.seen.as_of], at)
         return found
 
 
-def _round(columns: Sequence[tuple[str, JoinDefinition, Parts]]) -> _Round:
-    windows: dict[tuple[object, ...], tuple[int, JoinDefinition]] = {}
-    calls: dict[tuple[object, ...], tuple[JoinDefinition, Parts, list[tuple[str, int]]]] = {}
-    for name, definition, parts in sorted(columns, key=lambda one: sharing_order(*one[1:])):
-        place, _ = windows.setdefault(_window(definition), (len(windows), definition))
-        same = replace(definition, window_micros=None, hop_micros=0, available_after_micros=0, includes_equal=False)
-        calls.setdefault((same.digest,), (definition, parts, []))[2].append((name, place))
-    return _Round(tuple(one for _, one in windows.values()), tuple(_Call(one, parts, tuple(each)) for one, parts, each in calls.values()))  # fmt: skip
+def _pass_name(name: str, definition: JoinDefinition, parts: Parts) -> tuple[object, ...]:
+    """Equal names are one pass. With one hop a longer window starts no later than a shorter one."""
+    if definition.aggregate not in _OF_STATES:
+        return (name,)
+    value = None if parts.value is None else parts.value.identity
+    return value, _seen(definition, parts), definition.half_life_micros, definition.hop_micros
 
 
-def _window(definition: JoinDefinition) -> tuple[object, ...]:
-    return (
-        definition.window_micros,
-        definition.hop_micros,
-        definition.available_after_micros,
-        definition.includes_equal,
-        definition.as_of,
-    )
+#: From the number of values, their sum, and the least and the greatest rank.
+_Finish: TypeAlias = Callable[[int, float, int, int], object]
 
 
-class _Windows(Histories):
-    """Histories of rows of one key, in order of time, and of an event for each window."""
+@dataclass(frozen=True, slots=True)
+class _StatesPass:
+    """Columns that are read off states over the same rows.
 
-    def __init__(self, windows: Sequence[JoinDefinition], rows: Rows, at: Array) -> None:
-        super().__init__(Events(np.repeat(at, len(windows)), {}), rows, 1)
-        self._by_name: dict[tuple[str, str], _WindowedHistory] = {}
-        moment = int(at[0])
-        ranges = [seen_range(one, moment, moment) for one in windows]
-        before = [known_before(one, seen_at(one, at))[0] for one in windows]
-        self._bounds = (
-            np.array([first for first, _ in ranges]),
-            np.array([last for _, last in ranges]),
-            np.array(before),
-        )
-        self._own = Sorted(np.arange(len(windows)), np.array([0, len(windows)]), self.events.time)
-        self._all = Sorted(np.arange(len(rows.time)), np.array([0, len(rows.time)]), rows.time)
+    Attributes:
+        seen: which rows are seen.
+        value: the identity of the value; empty: none.
+        half_life: microseconds, 0 for none.
+        windows: a definition for each distinct window, the shortest one first.
+        columns: names, the places of their windows, and what makes values of states.
+    """
 
-    def are_in_time(self, parts: Parts) -> bool:
-        """False: the shorter way for rows in the order of their times takes the window of one definition."""
-        return False
+    seen: _Seen
+    value: str
+    half_life: float
+    windows: tuple[JoinDefinition, ...]
+    columns: tuple[tuple[str, int, _Finish], ...]
 
-    def of(self, definition: JoinDefinition, parts: Parts) -> History:
-        """The history of a definition."""
-        where = "" if parts.where is None else parts.where.identity
-        found = self._by_name.get((where, definition.known_at))
-        if found is None:
-            known = self.rows.known[definition.known_at] if definition.known_at else None
-            found = _WindowedHistory(
-                self._filtered(self._all, where, known), self._own, known, self.rows.columns, self._bounds
-            )
-            self._by_name[where, definition.known_at] = found
-        return found
+    @classmethod
+    def of(cls, columns: Sequence[Column]) -> _StatesPass:
+        """The pass of some columns."""
+        _, first, parts = columns[0]
+        by_window = {one.window_micros: one for _, one, _ in columns}
+        windows = sorted(by_window, key=lambda micros: math.inf if micros is None else micros)
+        made = tuple((name, windows.index(one.window_micros), _finish(one, own.kind)) for name, one, own in columns)
+        value = "" if parts.value is None else parts.value.identity
+        return cls(_seen(first, parts), value, float(first.half_life_micros), tuple(by_window[one] for one in windows), made)  # fmt: skip
+
+    def answer(self, key: KeyRows, moment: int, found: dict[str, object]) -> None:
+        """Add the value of each column."""
+        rows, seen = key.rows, self.seen
+        values = rows.values(self.value)
+        lows = np.array([window_start(one, moment) for one in self.windows], np.int64)
+        states = np.zeros((len(lows), 4), np.int64)
+        write_event_states(
+            rows.time, key.start, key.stop, values.kind, values.whole, values.truths, values.valid, rows.used(seen.where), rows.known(seen.known_at), self.half_life,
+            lows, moment + seen.end_micros, moment + seen.before_micros, states,
+        )  # fmt: skip
+        totals = states.view(np.float64)[:, SUM]
+        if self.half_life:
+            totals = decayed_to(np.full(len(lows), moment), states, totals, self.half_life)
+        listed, sums = states.tolist(), totals.tolist()
+        for name, place, finish in self.columns:
+            state = listed[place]
+            found[name] = finish(state[COUNT], sums[place], state[LEAST], state[MOST])
 
 
-class _WindowedHistory(History):
-    def __init__(
-        self,
-        rows: Sorted,
-        events: Sorted,
-        known: Array | None,
-        columns: Mapping[str, pa.Array],
-        bounds: tuple[Array, Array, Array],
-    ) -> None:
-        super().__init__(rows, events, known, columns)
-        first, last, before = bounds
-        self._window = Window(np.searchsorted(rows.time, first), np.searchsorted(rows.time, last, "right"), before)
+def _finish(definition: JoinDefinition, kind: pa.DataType) -> _Finish:
+    """As :mod:`transforms.joins.aggregates` makes columns of states."""
+    match definition.aggregate:
+        case Aggregate.COUNT:
+            return lambda count, total, least, most: count
+        case Aggregate.SUM | Aggregate.DECAYED:
+            return lambda count, total, least, most: _one_nan(total)
+        case Aggregate.MEAN:
+            return lambda count, total, least, most: _one_nan(total / count) if count else None
+        case Aggregate.RATIO:
+            add, to = definition.prior
+            return lambda count, total, least, most: _one_nan((total + add) / (count + to)) if count + to > 0 else None
+        case Aggregate.MIN:
+            return lambda count, total, least, most: _of_rank(least, kind) if count else None
+    return lambda count, total, least, most: _of_rank(most, kind) if count else None
 
-    def window(self, definition: JoinDefinition) -> Window:
-        """The rows that the event sees in each window."""
-        return self._window
+
+def _one_nan(number: float) -> float:
+    return number if number == number else math.nan
+
+
+def _of_rank(rank: int, kind: pa.DataType) -> object:
+    if pa.types.is_int64(kind):
+        return rank
+    return with_one_nan(values_of(np.array([rank]), np.array([False]), kind))[0].as_py()
+
+
+@dataclass(frozen=True, slots=True)
+class _RowsPass:
+    """A column that is read off the first or the last rows, or off all.
+
+    Attributes:
+        name: of the column.
+        seen: which rows are seen.
+        value: the identity of the value; empty: none.
+        ties: what orders rows of one time.
+        definition: of the column.
+        most: how many rows are needed at least.
+    """
+
+    name: str
+    seen: _Seen
+    value: str
+    ties: tuple[str, ...]
+    definition: JoinDefinition
+    most: int
+
+    @classmethod
+    def of(cls, name: str, definition: JoinDefinition, parts: Parts) -> _RowsPass:
+        """The pass of a column."""
+        value = "" if parts.value is None else parts.value.identity
+        aggregate = definition.aggregate
+        is_ordered = aggregate not in (Aggregate.AGES, Aggregate.DISTINCT)  # of rows of one time all have one age
+        ties = tuple(one.identity for one in (parts.order, parts.value) if one is not None) if is_ordered else ()
+        most = {Aggregate.LATEST: 1, Aggregate.FIRST: 1, Aggregate.DISTINCT: 1 << 62}.get(aggregate, definition.rows)
+        return cls(name, _seen(definition, parts), value, ties, definition, most)
+
+    def answer(self, key: KeyRows, moment: int, at: int) -> object:
+        """The value of the column for an event at a time, which sees rows as of a moment."""
+        aggregate = self.definition.aggregate
+        rows = self._chosen(key, moment)
+        if aggregate is Aggregate.AGES:
+            return ((at - key.rows.time[rows]).astype(np.float64) / SECOND_US).tolist()
+        if aggregate is Aggregate.DISTINCT:
+            return _distinct(key.rows.block.columns[self.value].take(pa.array(rows)), self.definition)
+        if aggregate in OF_LAST_ROWS:
+            return _listed(key.rows, self.value, rows)
+        return _one(key.rows, self.value, int(rows[0])) if len(rows) else None
+
+    def _chosen(self, key: KeyRows, moment: int) -> Array:
+        """The rows that the value is made of, in their order."""
+        held, seen, is_first = key.rows, self.seen, self.definition.aggregate is Aggregate.FIRST
+        rows, is_tied = seen_rows(
+            held.time, key.start, key.stop, held.values(self.value).valid, held.used(seen.where), held.known(seen.known_at), window_start(self.definition, moment),
+            moment + seen.end_micros, moment + seen.before_micros, self.most, not is_first,
+        )  # fmt: skip
+        if is_tied and self.ties:
+            chosen = pa.array(rows)
+            tied = [ranks(held.block.columns[name].take(chosen)) for name in self.ties]
+            rows = rows[np.lexsort((*reversed(tied), held.time[rows]))]
+        return rows[: self.most] if is_first else rows[-self.most :]
+
+
+def _one(rows: KernelRows, value: str, row: int) -> object:
+    """The value of a row."""
+    found = rows.block.columns[value][row].as_py()
+    return _one_nan(found) if isinstance(found, float) else found
+
+
+def _listed(rows: KernelRows, value: str, chosen: Array) -> list[object]:
+    """The values of rows."""
+    column, values = rows.block.columns[value], rows.values(value)
+    if values.kind == WHOLE and pa.types.is_int64(column.type):
+        found: list[object] = values.whole[chosen].tolist()
+    elif values.kind == FLOATS:
+        found = [_one_nan(one) for one in values.whole[chosen].view(np.float64).tolist()]
+    else:
+        found = column.take(pa.array(chosen)).to_pylist()
+    return found
+
+
+def _distinct(values: pa.Array, definition: JoinDefinition) -> int:
+    """The number of distinct values; above the limit it is estimated."""
+    is_text = pa.types.is_string(values.type)
+    coded = (values if is_text else pa.array(number_ranks(values))).dictionary_encode()
+    if len(coded.dictionary) <= definition.exact_most:
+        return len(coded.dictionary)
+    codes = np.asarray(coded.indices).astype(np.int64)
+    bounds = np.array([0, len(codes)])
+    found = distinct_values(bounds, np.array([0, 1]), bounds[:1], bounds[1:], bounds[:1], codes, _NO_KNOWN, hashes_of(coded.dictionary), definition.exact_most, definition.precision)  # fmt: skip
+    return int(found[0])

@@ -21,6 +21,7 @@ from transforms.joins.definition import JoinDefinition
 from transforms.joins.histories import Events, Histories
 from transforms.joins.parts import Parts
 from transforms.online.joined_table import JoinedTable
+from transforms.online.kernel_rows import KernelRows, KeyRows
 from transforms.online.keyed_rows import KeyedRows, key_values
 from transforms.online.needed_rows import needed_rows
 from transforms.online.one_event import OneEvent
@@ -46,7 +47,7 @@ class _Columns(NamedTuple):
     own: tuple[Node, ...]
     columns: tuple[tuple[str, JoinDefinition, Parts], ...]
     of_one: OneEvent
-    nothing: RowBlock
+    nothing: KeyRows
 
 
 class OnlineStates:
@@ -103,7 +104,14 @@ class OnlineStates:
                 ordered = sorted(each, key=lambda name: sharing_order(table.definitions[name], table.parts[name]))
                 columns = tuple((name, table.definitions[name], table.parts[name]) for name in ordered)
                 self._columns.append(
-                    _Columns(table, keyed, table.parts[each[0]].own, columns, OneEvent(columns), table.no_rows())
+                    _Columns(
+                        table,
+                        keyed,
+                        table.parts[each[0]].own,
+                        columns,
+                        OneEvent(columns),
+                        KeyRows(KernelRows(table.no_rows()), 0, 0),
+                    )
                 )
 
     @property
@@ -227,12 +235,12 @@ def _of_one(one: _Columns, own: Mapping[str, pa.Array], at: Array) -> dict[str, 
     """The columns of one event."""
     (key,) = key_values([own[node.identity] for node in one.own])
     rows = None if key is None else one.rows.of(key)
-    return one.of_one.answer(rows or one.nothing, at)
+    return one.of_one.answer(rows or one.nothing, int(at[0]))
 
 
 def _of_several(one: _Columns, own: Mapping[str, pa.Array], at: Array) -> dict[str, pa.Array]:
     """The columns of events."""
     keys = dict.fromkeys(key for key in key_values([own[node.identity] for node in one.own]) if key is not None)
-    blocks = [rows for key in keys if (rows := one.rows.of(key)) is not None]
-    made = Histories(Events(at, own), joined_blocks(blocks or [one.nothing]).rows, 1)
+    blocks = [rows.block for key in keys if (rows := one.rows.of(key)) is not None]
+    made = Histories(Events(at, own), joined_blocks(blocks or [one.nothing.block]).rows, 1)
     return {name: with_one_nan(aggregated(definition, parts, made)) for name, definition, parts in one.columns}

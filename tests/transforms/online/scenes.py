@@ -75,18 +75,29 @@ def stretched(given: list[dict[str, Any]], factor: int) -> list[dict[str, Any]]:
 
 def every_aggregate(keyed: KeyedTable, window: timedelta | None) -> list[hr.Expr]:
     """Each aggregate, over several types of values."""
-    x, n, good = hr.float64("x"), hr.int64("n"), hr.boolean("good")
+    x, n, good, name, time = hr.float64("x"), hr.int64("n"), hr.boolean("good"), hr.text("name"), hr.timestamp("time")
+    half = max(window or SECOND, SECOND) / 2
     return [
         keyed.latest(x, max_age=window), keyed.latest(hr.text("name"), order=n, max_age=window), keyed.first(n, window=window),
         keyed.where(good).first(x), keyed.count(window=window), keyed.by(hr.int64("m")).count(window=window), keyed.sum(x, window=window),
         keyed.sum(n * 2, window=window), keyed.mean(x, window=window), keyed.min(x, window=window), keyed.max(n, window=window),
         keyed.ratio(good, window=window, prior=(1, 4)), keyed.where(good).latest(n, max_age=window), keyed.where(good).sum(x),
+        keyed.last(3, x, window=window), keyed.where(good).last(2, name, order=n), keyed.last(2, time), keyed.last(9, good), keyed.ages(3, window=window), keyed.ages(2, x),
+        keyed.decayed(half_life=half), keyed.decayed(x, half_life=half, window=window), keyed.where(good).decayed(n, half_life=half), keyed.where(good).count(),
+        keyed.distinct(name, window=window, exact_most=1, precision=4), keyed.distinct(x, window=window), keyed.min(time), keyed.max(good), keyed.max(x.log1p(), window=window),
     ]  # fmt: skip
+
+
+def hopping(keyed: KeyedTable, window: timedelta) -> list[hr.Expr]:
+    """Windows whose starts are moved back by as much as two thirds of them."""
+    x, hop = hr.float64("x"), window * 2 / 3
+    return [keyed.sum(x, window=window, hop=hop), keyed.sum(x, window=window + SECOND, hop=hop), keyed.first(x, window=window, hop=hop), keyed.last(3, x, window=window, hop=hop)]  # fmt: skip
 
 
 def some_aggregates(options: list[dict[str, Any]], window: timedelta | None) -> st.SearchStrategy[list[hr.Expr]]:
     """One to three of them, so that rows which others need may be left out; by any of several rules."""
     found = [one for each in options for one in every_aggregate(keyed(each), window)]
+    found += [one for each in options if window and "as_of" not in each for one in hopping(keyed(each), window)]
     return st.lists(st.sampled_from(found), min_size=1, max_size=3, unique_by=id)
 
 

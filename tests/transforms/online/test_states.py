@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from tests.transforms.online.scenes import (
     WINDOW,
     bits,
     every_aggregate,
+    hopping,
     joined_table,
     keyed,
     micros,
@@ -85,6 +87,25 @@ def _known(row: dict[str, Any], options: dict[str, Any]) -> datetime | None:
         return None
     at = row["time"] + options.get("available_after", 0 * SECOND)
     return max(at, row["known"]) if "known_at" in options else at
+
+
+@pytest.mark.medium
+@given(ROWS, EVENTS, SEVERAL, WINDOW, st.data())
+def test_any_order_of_pushes_and_questions_is_the_offline_column_of_what_was_pushed(
+    rows, events, options, window, data
+):
+    """Rows may be pushed early or late, one by one or in lists, also between two questions of one moment."""
+    columns = [one for each in options for one in every_aggregate(keyed(each), window)]
+    columns += [one for each in options if window and "as_of" not in each for one in hopping(keyed(each), window)]
+    table = joined_table(columns)
+    found = states(table)
+    order = data.draw(st.permutations(range(len(rows))))
+    ends = sorted({0, len(rows), *data.draw(st.lists(st.integers(0, len(rows)), max_size=4))})
+    for begin, end in pairwise([0, *ends]):
+        found.push("log", [rows[k] for k in order[begin:end]])
+        expected = offline(table.definitions, [rows[k] for k in order[:end]], events)
+        answers = [found.features({name: event[name] for name in found.keys}, event["at"]) for event in events]
+        assert [bits(one) for one in answers] == [bits(one) for one in expected]
 
 
 @given(ROWS, EVENTS, WINDOW)
