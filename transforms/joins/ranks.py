@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+import math
+import struct
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,8 @@ from transforms.arrays import Array
 
 #: The rank of a null among those that order rows, and of NaN where the least value is found.
 LEAST: Final = -(1 << 63)
-_MAGNITUDE: Final = np.int64((1 << 63) - 1)
+_MAGNITUDE: Final = (1 << 63) - 1
+_WHOLE, _FLOAT = struct.Struct("<q"), struct.Struct("<d")
 
 
 def ranks(values: pa.Array) -> Array:
@@ -41,7 +44,16 @@ def values_of(found: Array, is_null: Array, kind: pa.DataType) -> pa.Array:
     return whole if pa.types.is_int64(kind) else whole.cast(kind)
 
 
-def _turned(bits: Array) -> Array:
+def float_of(rank: int) -> float:
+    """As :func:`values_of`, of one float64."""
+    number: float = math.nan if rank == LEAST else _FLOAT.unpack(_WHOLE.pack(_turned(rank)))[0]
+    return number
+
+
+_T = TypeVar("_T", int, Array)
+
+
+def _turned(bits: _T) -> _T:
     """The bits of floats as numbers in their order; its own inverse."""
-    turned: Array = bits ^ ((bits >> 63) & _MAGNITUDE)
+    turned: _T = bits ^ ((bits >> 63) & _MAGNITUDE)
     return turned

@@ -28,28 +28,38 @@ class _Content(NamedTuple):
 
 
 class KeyedRows:
-    """The rows of each key. One thread at a time may add rows; any number may read."""
+    """The rows of each key. One thread at a time may add rows; any number may read.
 
-    def __init__(self, key: Sequence[str], rows: RowBlock) -> None:
-        self._key = tuple(key)
-        self._content = self._sorted(rows)
-        self._added = 0
+    Args:
+        key: the identities of the key's expressions.
+        rows: the first ones.
+        prepare: called with no rows of others, before they are read: so that no answer waits until they are ready.
+    """
 
-    def of(self, key: Key) -> KeyRows | None:
-        """The rows of a key, in order of time; None if there are none."""
+    def __init__(self, key: Sequence[str], rows: RowBlock, prepare: Callable[[KeyRows], object]) -> None:
+        self._key, self._prepare = tuple(key), prepare
+        self._keep(rows)
+
+    def _keep(self, rows: RowBlock) -> None:
+        content = self._sorted(rows)
+        self._prepare(KeyRows(content.rows, 0, 0))
+        self._content, self._added = content, 0
+
+    def of(self, key: Key | None) -> KeyRows:
+        """The rows of a key, in order of time; those of None are none."""
         content = self._content
+        if key is None:
+            return KeyRows(content.rows, 0, 0)
         if (changed := content.changed.get(key)) is not None:
             return KeyRows(changed, 0, len(changed.time))
-        place = content.places.get(key)
-        return None if place is None else KeyRows(content.rows, *place)
+        return KeyRows(content.rows, *content.places.get(key, (0, 0)))
 
     def add(self, rows: RowBlock) -> None:
         """Add rows, each with a key."""
         own = self._sorted(rows)
         for key, place in own.places.items():
             new = own.rows.block.part(*place)
-            if (held := self.of(key)) is not None:
-                before = held.block
+            if (before := self.of(key).block).time.size:
                 new = _in_order(joined_blocks([before, new]), len(before.time))
             self._content.changed[key] = KernelRows(new)
         self._added += len(rows.time)
@@ -61,8 +71,7 @@ class KeyedRows:
 
     def keep(self, needed: Callable[[RowBlock], RowBlock]) -> None:
         """Keep the rows that are needed."""
-        self._content = self._sorted(needed(self.rows()))
-        self._added = 0
+        self._keep(needed(self.rows()))
 
     def rows(self) -> RowBlock:
         """All rows."""

@@ -19,7 +19,7 @@ from transforms.columns.nans import with_one_nan
 from transforms.joins.column_names import Aggregate
 from transforms.joins.definition import OF_LAST_ROWS, DayClock, JoinDefinition
 from transforms.joins.parts import Parts
-from transforms.joins.ranks import number_ranks, ranks, values_of
+from transforms.joins.ranks import float_of, number_ranks, ranks, values_of
 from transforms.joins.visibility import SECOND_US, moment_seen_at, window_end, window_start
 from transforms.kernels.history_distinct import distinct_values, hashes_of
 from transforms.kernels.history_event import FLOATS, WHOLE, seen_rows, write_event_states
@@ -162,6 +162,8 @@ def _one_nan(number: float) -> float:
 def _of_rank(rank: int, kind: pa.DataType) -> object:
     if pa.types.is_int64(kind):
         return rank
+    if pa.types.is_float64(kind):
+        return _one_nan(float_of(rank))
     return with_one_nan(values_of(np.array([rank]), np.array([False]), kind))[0].as_py()
 
 

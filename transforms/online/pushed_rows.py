@@ -67,6 +67,33 @@ def _checked(value: object, kind: pa.DataType, where: str) -> object:
     return value
 
 
+#: The types of Python whose values are stored as they are, by type of Arrow.
+_PLAIN: dict[pa.DataType, type] = {pa.int64(): int, pa.string(): str, pa.bool_(): bool}
+
+
+def plain_values(given: Mapping[str, object], types: Mapping[str, pa.DataType]) -> dict[str, object] | None:
+    """The members of a row by the names of ``types``; None if one of them is not there, is wrong, or must be converted."""
+    found: dict[str, object] = {}
+    for name, kind in types.items():
+        value = given.get(name, _PLAIN)
+        if value is not None and (type(value) is not _PLAIN.get(kind) or not _is_storable(value)):
+            return None
+        found[name] = value
+    return found
+
+
+def _is_storable(value: object) -> bool:
+    """Whether a number fits 64 bits and a text has a UTF-8 form."""
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 63
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
+
+
 def micros_of_moment(moment: object, where: str) -> int:
     """A moment in microseconds since 1970; one without a zone is UTC. Raises :class:`InputError`."""
     if not isinstance(moment, datetime.datetime):

@@ -6,27 +6,22 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple, overload
 
-import numpy as np
 import pyarrow as pa
 
-from transforms.arrays import Array
-from transforms.columns.nans import with_one_nan
 from transforms.errors import DataError, InputError, NotFound
 from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import Node, RawColumn, raw_columns
-from transforms.joins.aggregates import aggregated, sharing_order
 from transforms.joins.definition import JoinDefinition
-from transforms.joins.histories import Events, Histories
-from transforms.joins.parts import Parts
 from transforms.online.joined_table import JoinedTable
-from transforms.online.kernel_rows import KernelRows, KeyRows
-from transforms.online.keyed_rows import KeyedRows, key_values
+from transforms.online.kernel_rows import KeyRows
+from transforms.online.keyed_rows import Key, KeyedRows, key_values
 from transforms.online.needed_rows import needed_rows
-from transforms.online.one_event import OneEvent
-from transforms.online.pushed_rows import GivenRows, given_table, micros_of_moment
-from transforms.online.row_block import RowBlock, joined_blocks
+from transforms.online.one_event import Column, OneEvent
+from transforms.online.pushed_rows import GivenRows, given_table, micros_of_moment, plain_values
+from transforms.online.row_block import RowBlock
 from transforms.types import arrow_type
 
 
@@ -34,20 +29,28 @@ class _Columns(NamedTuple):
     """Joined columns whose rows have one key, and whose events have one: answered together.
 
     Attributes:
-        table: the other table.
-        rows: its rows by key.
+        rows: those of the other table by key.
         own: the expressions of the key over an event.
         columns: names, definitions and their expressions.
         of_one: answers for one event.
-        nothing: no rows.
+        plain: the columns of the event that are the key, None if it is computed from some.
     """
 
-    table: JoinedTable
     rows: KeyedRows
     own: tuple[Node, ...]
-    columns: tuple[tuple[str, JoinDefinition, Parts], ...]
+    columns: tuple[Column, ...]
     of_one: OneEvent
-    nothing: KeyRows
+    plain: tuple[str, ...] | None
+
+    def answer(self, key: Key | None, at: int) -> dict[str, object]:
+        """The columns of an event with a key."""
+        return self.of_one.answer(self.rows.of(key), at)
+
+    def plain_key(self, values: Mapping[str, object]) -> Key | None:
+        """The key of an event; None if a part of it is null."""
+        assert self.plain is not None
+        key = tuple(values[name] for name in self.plain)
+        return None if None in key else key
 
 
 class OnlineStates:
@@ -78,41 +81,30 @@ class OnlineStates:
         self._tables = {one.name: one for one in tables}
         self._rows: dict[str, list[tuple[KeyedRows, list[str]]]] = {}
         self._columns: list[_Columns] = []
-        for table in tables:
-            self._take(table, rows[table.name])
         self._lateness, self._clock = lateness // timedelta(microseconds=1), clock
         self._newest = self._first = since_micros
+        for table in tables:
+            self._take(table, rows[table.name])
         self._adding = threading.Lock()
         self._names = list(self.columns)
         own = {node.identity: node for one in self._columns for node in one.own}
         self._plan = compile_plan(own)
-        is_plain = all(isinstance(node, RawColumn) for node in own.values())
-        self._plain_keys = {identity: node.name for identity, node in own.items() if isinstance(node, RawColumn)} if is_plain else None  # fmt: skip
+        self._are_plain = all(one.plain is not None for one in self._columns)
         self._keys = {column.name: arrow_type(column.type) for node in own.values() for column in raw_columns(node)}
 
     def _take(self, table: JoinedTable, rows: RowBlock) -> None:
-        by_key: dict[tuple[str, ...], list[str]] = {}
+        by_key: dict[tuple[str, ...], dict[tuple[str, ...], list[Column]]] = {}
         for name, parts in table.parts.items():
-            by_key.setdefault(tuple(one.identity for one in parts.other), []).append(name)
-        for key, names in by_key.items():
-            keyed = KeyedRows(key, table.used(rows, names))
+            other, own = (tuple(one.identity for one in side) for side in (parts.other, parts.own))
+            by_key.setdefault(other, {}).setdefault(own, []).append((name, table.definitions[name], parts))
+        for key, by_own in by_key.items():
+            names = [column[0] for columns in by_own.values() for column in columns]
+            answers = [OneEvent(columns) for columns in by_own.values()]
+            keyed = KeyedRows(key, table.used(rows, names), partial(_prepare, answers))
             self._rows.setdefault(table.name, []).append((keyed, names))
-            by_own: dict[tuple[str, ...], list[str]] = {}
-            for name in names:
-                by_own.setdefault(tuple(one.identity for one in table.parts[name].own), []).append(name)
-            for each in by_own.values():
-                ordered = sorted(each, key=lambda name: sharing_order(table.definitions[name], table.parts[name]))
-                columns = tuple((name, table.definitions[name], table.parts[name]) for name in ordered)
-                self._columns.append(
-                    _Columns(
-                        table,
-                        keyed,
-                        table.parts[each[0]].own,
-                        columns,
-                        OneEvent(columns),
-                        KeyRows(KernelRows(table.no_rows()), 0, 0),
-                    )
-                )
+            for columns, of_one in zip(by_own.values(), answers, strict=True):
+                own_nodes = columns[0][2].own
+                self._columns.append(_Columns(keyed, own_nodes, tuple(columns), of_one, _plain(own_nodes)))
 
     @property
     def columns(self) -> dict[str, JoinDefinition]:
@@ -204,21 +196,42 @@ class OnlineStates:
         """
         micros = micros_of_moment(now, "now")
         self._check_moment(micros, now)
-        is_one = isinstance(keys, Mapping)
-        events = given_table(keys, self._keys, "keys")
-        own = self._computed(events, is_given_as_arrow=not is_one)
-        at = np.full(events.num_rows, micros, np.int64)
+        if isinstance(keys, Mapping):
+            found = self._of_one(keys, micros)
+        else:
+            found = self._of_several(given_table(keys, self._keys, "keys"), micros)
         self._see(micros)
-        answered: Callable[[_Columns, Mapping[str, pa.Array], Array], Mapping[str, object]] = _of_one if is_one else _of_several  # fmt: skip
-        found = {name: value for one in self._columns for name, value in answered(one, own, at).items()}
         self._check_moment(micros, now)  # rows may have been removed meanwhile
         ordered = {name: found[name] for name in self._names}
-        return ordered if is_one else pa.table(ordered)
+        return ordered if isinstance(keys, Mapping) else pa.table(ordered)
 
-    def _computed(self, events: pa.Table, *, is_given_as_arrow: bool) -> dict[str, pa.Array]:
-        """The keys of events by identity; columns that were made here need no check."""
-        if not is_given_as_arrow and self._plain_keys is not None:
-            return {identity: events[name].chunk(0) for identity, name in self._plain_keys.items()}
+    def _of_one(self, keys: Mapping[str, object], at: int) -> dict[str, object]:
+        """The columns of one event."""
+        found: dict[str, object] = {}
+        values = plain_values(keys, self._keys) if self._are_plain else None
+        if values is not None:
+            for one in self._columns:
+                found |= one.answer(one.plain_key(values), at)
+            return found
+        own = self._computed(given_table(keys, self._keys, "keys"))
+        for one in self._columns:
+            (key,) = key_values([own[node.identity] for node in one.own])
+            found |= one.answer(key, at)
+        return found
+
+    def _of_several(self, events: pa.Table, at: int) -> dict[str, object]:
+        """The columns of events of one moment: each key is answered once."""
+        own = self._computed(events)
+        found: dict[str, object] = {}
+        for one in self._columns:
+            keys = key_values([own[node.identity] for node in one.own])
+            answers = {key: one.answer(key, at) for key in dict.fromkeys(keys)}
+            for name, _, parts in one.columns:
+                found[name] = pa.array([answers[key][name] for key in keys], parts.kind)
+        return found
+
+    def _computed(self, events: pa.Table) -> dict[str, pa.Array]:
+        """The keys of events by identity."""
         found = self._plan.run(events)
         for failure in found.failures.values():
             raise DataError("an expression of a join must not fail", where="keys", value=str(failure))
@@ -231,16 +244,13 @@ class OnlineStates:
         return self._tables[table]
 
 
-def _of_one(one: _Columns, own: Mapping[str, pa.Array], at: Array) -> dict[str, object]:
-    """The columns of one event."""
-    (key,) = key_values([own[node.identity] for node in one.own])
-    rows = None if key is None else one.rows.of(key)
-    return one.of_one.answer(rows or one.nothing, int(at[0]))
+def _prepare(answers: Sequence[OneEvent], rows: KeyRows) -> None:
+    """Load the kernels, and make the views of rows that answers need."""
+    for one in answers:
+        one.answer(rows, 0)
 
 
-def _of_several(one: _Columns, own: Mapping[str, pa.Array], at: Array) -> dict[str, pa.Array]:
-    """The columns of events."""
-    keys = dict.fromkeys(key for key in key_values([own[node.identity] for node in one.own]) if key is not None)
-    blocks = [rows.block for key in keys if (rows := one.rows.of(key)) is not None]
-    made = Histories(Events(at, own), joined_blocks(blocks or [one.nothing.block]).rows, 1)
-    return {name: with_one_nan(aggregated(definition, parts, made)) for name, definition, parts in one.columns}
+def _plain(own: tuple[Node, ...]) -> tuple[str, ...] | None:
+    """The names of expressions that are raw columns; None if one of them is not."""
+    names = tuple(node.name for node in own if isinstance(node, RawColumn))
+    return names if len(names) == len(own) else None

@@ -109,14 +109,15 @@ def test_any_order_of_pushes_and_questions_is_the_offline_column_of_what_was_pus
 
 
 @given(ROWS, EVENTS, WINDOW)
-def test_many_keys_at_once_are_as_each_alone(rows, events, window):
+def test_many_keys_at_once_are_as_each_alone_and_as_offline(rows, events, window):
     table = joined_table(every_aggregate(keyed({}), window))
     now = START + 20 * SECOND
-    found = states(table, rows, now)
-    asked = pa.Table.from_pylist(events, EVENT_SCHEMA)
-    together = found.features(asked, now).to_pylist()
+    found = states(table, rows)
+    together = found.features(pa.Table.from_pylist(events, EVENT_SCHEMA), now)
     alone = [found.features({"user": one["user"], "m": one["m"]}, now) for one in events]
-    assert [bits(one) for one in together] == [bits(one) for one in alone]
+    assert [bits(one) for one in together.to_pylist()] == [bits(one) for one in alone]
+    assert [bits(one) for one in alone] == [bits(one) for one in offline(table.definitions, rows, [{**one, "at": now} for one in events])]  # fmt: skip
+    assert {field.name: field.type for field in together.schema} == {name: parts.kind for name, parts in table.parts.items()}  # fmt: skip
 
 
 @pytest.mark.medium
