@@ -119,7 +119,7 @@ def _write_whole(states: Array, depth: int, half_life: float, at: int, out: Arra
 @compiled
 def write_event_states(
     time: Array, start: int, stop: int, kind: int, whole: Array, truths: Array, valid: Array, used: Array, known: Array, half_life: float,
-    lows: Array, last: int, before: int, out: Array,
+    lows: Array, last: int, before: int, bounds: Array, begin: int, end: int, tile_states: Array, tile_known: Array, out: Array,
 ) -> None:  # fmt: skip
     """Write the states of the rows that an event sees in each of its windows; that of a window without rows is left as it is.
 
@@ -137,16 +137,22 @@ def write_event_states(
         lows: the first time of each window, none earlier than the next one: int64.
         last: the last time of all windows.
         before: the time before which rows must be known.
+        bounds: the first row of each tile and the row after its last one (:mod:`transforms.kernels.history_tiles`); rows may be in none: int64 [tiles, 2].
+        begin: the first tile of the key.
+        end: the tile after its last one.
+        tile_states: of the rows of each tile that are seen at some time: int64, 4 columns.
+        tile_known: when all of these rows are known; empty without ``known``: int64.
         out: the states of the windows, as :func:`~transforms.kernels.history_states.write_states` has them: int64, 4 columns.
     """
     windows = len(lows)
-    end = first_from(time, start, stop, last + 1)
+    row = first_from(time, start, stop, last + 1) - 1
     if kind == NO_VALUES and len(used) == 0 and len(known) == 0 and half_life == 0:
         for window in range(windows):
-            out[window, COUNT] = end - first_from(time, start, end, lows[window])
+            out[window, COUNT] = row + 1 - first_from(time, start, row + 1, lows[window])
         return
     states, splits = np.empty((_DEPTH, 4), np.int64), np.empty(_DEPTH, np.uint64)
-    depth, window, row, later = 0, 0, end - 1, np.uint64(0)
+    depth, window, later = 0, 0, np.uint64(0)
+    tile = end - 1
     while row >= start:
         at = time[row]
         while window < windows and at < lows[window]:
@@ -154,31 +160,71 @@ def write_event_states(
             window += 1
         if window == windows:
             return
-        first = row
-        while first > start and time[first - 1] == at:
-            first -= 1
-        if first < row:
-            state = _of_one_time(first, row + 1, time, kind, whole, truths, valid, used, known, half_life, before)  # fmt: skip
-        elif _is_seen(row, valid, used, known, before):
-            state = _state_of(row, time, kind, whole, truths, half_life)
+        while tile >= begin and bounds[tile, 0] > row:
+            tile -= 1
+        first, is_tile = row, False
+        if tile >= begin and row == bounds[tile, 1] - 1:
+            is_tile = time[bounds[tile, 0]] >= lows[window] and (len(known) == 0 or tile_known[tile] < before)
+        if is_tile:
+            first = bounds[tile, 0]
+            state = _get(tile_states, tile)
         else:
-            state = (0, 0.0, _NO_LEAST, _NO_MOST)
+            while first > start and time[first - 1] == at:
+                first -= 1
+            if first < row:
+                state = _of_one_time(first, row + 1, time, kind, whole, truths, valid, used, known, half_life, before)  # fmt: skip
+            elif _is_seen(row, valid, used, known, before):
+                state = _state_of(row, time, kind, whole, truths, half_life)
+            else:
+                state = (0, 0.0, _NO_LEAST, _NO_MOST)
         row = first - 1
         if state[0] == 0:
             continue
-        place = np.uint64(at)
         if depth:
-            split = place ^ later
+            split = np.uint64(at) ^ later
             while depth > 1 and splits[depth - 1] < split and splits[depth - 1] < (splits[depth - 1] ^ split):
                 depth -= 1  # the highest bit is lower
                 part = combined(_get(states, depth), _get(states, depth - 1), half_life)
                 _set(states, depth - 1, part)
             splits[depth] = split
         _set(states, depth, state)
-        later = place
+        later = np.uint64(time[first])
         depth += 1
     for left in range(window, windows):
         _write_whole(states, depth, half_life, left, out)
+
+
+@compiled
+def write_tile_states(
+    bounds: Array, time: Array, kind: int, whole: Array, truths: Array, valid: Array, used: Array, known: Array, half_life: float, out: Array, out_known: Array,
+) -> None:  # fmt: skip
+    """Write the state of the rows of each tile that are seen at some time, and when all of them are known.
+
+    Args:
+        bounds: see :func:`write_event_states`, and so the others that are not here.
+        time: see there.
+        kind: see there.
+        whole: see there.
+        truths: see there.
+        valid: see there.
+        used: see there.
+        known: see there.
+        half_life: see there.
+        out: zeros: int64, 4 columns.
+        out_known: empty without ``known``; then it is not written: int64.
+    """
+    lows, always = np.full(1, _NO_TIME), (1 << 63) - 1
+    of_tile = np.empty((1, 4), np.int64)
+    for tile in range(len(bounds)):
+        first, end = bounds[tile, 0], bounds[tile, 1]
+        of_tile[:] = 0
+        write_event_states(time, first, end, kind, whole, truths, valid, used, known, half_life, lows, time[end - 1], always, bounds, 0, 0, out, out_known, of_tile)  # fmt: skip
+        out[tile] = of_tile[0]
+        if len(known):
+            out_known[tile] = _NO_TIME
+            for row in range(first, end):
+                if _is_seen(row, valid, used, known, always):
+                    out_known[tile] = max(out_known[tile], known[row])
 
 
 @compiled

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrays import Array
+from transforms.columns.arrays import numpy_of, valid_of
 from transforms.errors import DataError, InputError
 from transforms.execution.plan import Plan, compile_plan
 from transforms.graphs.graph import Node, raw_columns
@@ -117,12 +118,11 @@ class JoinedTable:
 def used_rows(definition: JoinDefinition, parts: Parts, block: RowBlock) -> Array:
     """True for rows that a definition may use: with a key, a time, and a value, and for which its condition holds."""
     used = block.time > NO_TIME
-    for key in parts.other:
-        used &= np.asarray(block.columns[key.identity].is_valid(), bool)
+    for part in (*parts.other, *(one for one in (parts.value,) if one is not None)):
+        if block.columns[part.identity].null_count:
+            used &= valid_of(block.columns[part.identity])
     if parts.where is not None:
-        used &= np.asarray(pc.fill_null(block.columns[parts.where.identity], False), bool)
-    if parts.value is not None:
-        used &= np.asarray(block.columns[parts.value.identity].is_valid(), bool)
+        used &= numpy_of(pc.fill_null(block.columns[parts.where.identity], False))
     if definition.known_at:
         used &= block.known[definition.known_at] > NO_TIME
     return used

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrays import Array
-from transforms.kernels.history_event import FLOATS, NO_VALUES, TRUTHS, WHOLE
+from transforms.kernels.history_event import FLOATS, NO_VALUES, TRUTHS, WHOLE, write_tile_states
+from transforms.kernels.history_tiles import tiles_of
 from transforms.kernels.spans import frozen
 from transforms.online.row_block import RowBlock
 
 _NO_BITS = frozen(np.empty(0, np.uint8))
 _NO_TIMES = frozen(np.empty(0, np.int64))
+_NO_TILES = frozen(np.empty((0, 2), np.int64))
 
 
 class KernelValues(NamedTuple):
@@ -37,17 +41,56 @@ class KernelValues(NamedTuple):
 _NONE = KernelValues(NO_VALUES, _NO_TIMES, _NO_BITS, _NO_BITS)
 
 
-class KernelRows:
-    """The rows of a block, and views of their memory, made as they are first asked for.
+class TileSizes(NamedTuple):
+    """Sizes of tiles; a state of 32 bytes stands for the rows of one. They change no answer.
 
-    A float32 column is held a second time, as float64: 8 bytes per row. Other numbers and times are views.
+    Attributes:
+        least: the fewest rows.
+        most: the most rows with several times.
+        untiled: from so many rows of a key after its last tile on, tiles of these are made.
     """
 
-    def __init__(self, block: RowBlock) -> None:
-        self.block, self.time = block, frozen(block.time)
+    least: int
+    most: int
+    untiled: int
+
+
+TILE_SIZES = TileSizes(16, 128, 256)
+
+
+class TileStates(NamedTuple):
+    """What :func:`~transforms.kernels.history_event.write_tile_states` makes of the tiles of rows."""
+
+    states: Array
+    known: Array
+
+
+#: What states are made of: the identities of a value and a condition, the column of known times, and a half-life.
+StatesName: TypeAlias = tuple[str, str, str, float]
+
+
+#: The states of rows that are only counted, and no states.
+_COUNT: StatesName = ("", "", "", 0.0)
+_NO_STATES = TileStates(frozen(np.empty((0, 4), np.int64)), _NO_TIMES)
+
+
+class KernelRows:
+    """The rows of a block, views of their memory, and states of their tiles, made as they are first asked for.
+
+    A float32 column is held a second time, as float64: 8 bytes per row. Other numbers and times are views.
+
+    Args:
+        block: the rows, by key and time.
+        bounds: the first row of each tile and the row after its last one: int64 [tiles, 2].
+        states: those that are there already.
+    """
+
+    def __init__(self, block: RowBlock, bounds: Array = _NO_TILES, states: Mapping[StatesName, TileStates] = MappingProxyType({})) -> None:  # fmt: skip
+        self.block, self.time, self.bounds = block, frozen(block.time), frozen(bounds)
         self._known = {name: frozen(one) for name, one in block.known.items()}
         self._values: dict[str, KernelValues] = {}
         self._used: dict[str, Array] = {}
+        self._states = dict(states)
 
     def known(self, name: str) -> Array:
         """From when on rows are known by a column, empty without one."""
@@ -72,18 +115,81 @@ class KernelRows:
             found = self._values[value] = _values(self.block.columns[value])
         return found
 
+    def states(self, name: StatesName) -> TileStates:
+        """The states of the tiles. Where rows are counted alone they are not read, and there are none."""
+        if name == _COUNT:
+            return _NO_STATES
+        found = self._states.get(name, _NO_STATES)
+        there, tiles = len(found.states), len(self.bounds)
+        if there < tiles or name not in self._states:
+            value, where, known_at, half_life = name
+            values, known = self.values(value), self.known(known_at)
+            states, seen = np.zeros((tiles, 4), np.int64), np.zeros(tiles if known_at else 0, np.int64)
+            states[:there], seen[:there] = found
+            write_tile_states(self.bounds[there:], self.time, values.kind, values.whole, values.truths, values.valid, self.used(where), known, half_life, states[there:], seen[there:])  # fmt: skip
+            found = self._states[name] = TileStates(frozen(states), frozen(seen))
+        return found
+
+    @property
+    def needs_states(self) -> bool:
+        """Whether there are tiles without states."""
+        there = [len(one.states) for one in list(self._states.values())]
+        return len(self.bounds) > min(there, default=0)
+
+    def part_of_states(self, begin: int, end: int) -> dict[StatesName, TileStates]:
+        """The states of some tiles, as far as they are there."""
+        return {name: TileStates(one.states[begin:end], one.known[begin:end]) for name, one in list(self._states.items())}  # fmt: skip
+
 
 class KeyRows(NamedTuple):
-    """The rows of a key: those of ``rows`` from ``start`` to ``stop``, in order of time."""
+    """The rows of a key: those of ``rows`` from ``start`` to ``stop``, in order of time, and its tiles from ``begin`` to ``end``."""
 
     rows: KernelRows
     start: int
     stop: int
+    begin: int
+    end: int
 
     @property
     def block(self) -> RowBlock:
         """The rows alone."""
         return self.rows.block.part(self.start, self.stop)
+
+    @classmethod
+    def all_of(cls, rows: KernelRows) -> KeyRows:
+        """All rows and tiles."""
+        return cls(rows, 0, len(rows.time), 0, len(rows.bounds))
+
+
+def tiled(block: RowBlock, starts: Array, sizes: TileSizes) -> tuple[KernelRows, Array]:
+    """Rows with their tiles, and the first tile of each key, and the end. ``starts``: the first row of each key, and the end."""
+    bounds, of_keys = tiles_of(starts, frozen(block.time), 0, sizes.least, sizes.most)
+    return KernelRows(block, bounds), of_keys
+
+
+def continued(held: KeyRows, block: RowBlock, since_micros: int, sizes: TileSizes) -> KernelRows:
+    """The rows of a key after some from ``since_micros`` on were added, with the tiles that hold none of them.
+
+    Tiles of the rows after these are made where they are many.
+    """
+    bounds = held.rows.bounds[held.begin : held.end]
+    time = held.rows.time
+    kept = int(np.searchsorted(time[bounds[:, 1] - 1], since_micros))
+    if kept:
+        first, last = (int(time[row]) for row in (bounds[kept - 1, 0], bounds[kept - 1, 1] - 1))
+        kept -= _differ(first, since_micros) <= _differ(first, last)
+    bounds = bounds[:kept] - held.start
+    states = held.rows.part_of_states(held.begin, held.begin + kept) if kept else {}
+    tail = int(bounds[-1, 1]) if kept else 0
+    if len(block.time) - tail >= sizes.untiled:
+        added, _ = tiles_of(np.array([0, len(block.time)]), frozen(block.time), tail, sizes.least, sizes.most)
+        bounds = np.concatenate([bounds, added])
+    return KernelRows(block, bounds, states)
+
+
+def _differ(a: int, b: int) -> int:
+    """The place of the highest bit that differs, from 1 on; 0 for none."""
+    return ((a ^ b) & (1 << 64) - 1).bit_length()
 
 
 def _values(column: pa.Array) -> KernelValues:

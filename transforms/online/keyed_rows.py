@@ -8,23 +8,49 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from transforms.arrays import Array
 from transforms.joins.keys import number_keys
 from transforms.kernels.history_order import order_by_key
-from transforms.online.kernel_rows import KernelRows, KeyRows
+from transforms.online.kernel_rows import KernelRows, KeyRows, TileSizes, continued, tiled
 from transforms.online.row_block import RowBlock, joined_blocks
 
 #: The values of a key; a key with a null has none.
 Key = tuple[object, ...]
 #: So many added rows, or as many as there were, are merged with the others.
 _FEWEST_MERGED = 10_000
+#: The first row of the only key, and the end.
+_OF_ONE_ROW = np.array([0, 1])
 
 
 class _Content(NamedTuple):
-    """Rows in order of keys, each key's place among them, and the rows of keys to which rows were added."""
+    """Rows in order of keys, and the rows of keys to which rows were added.
+
+    Attributes:
+        rows: of all keys; those of keys to which rows were added are no longer read.
+        numbers: of keys.
+        starts: the first row of each key, and the end.
+        tiles: its first tile, and the end.
+        changed: the rows of keys to which rows were added.
+    """
 
     rows: KernelRows
-    places: dict[Key, tuple[int, int]]
-    changed: dict[Key, KernelRows]
+    numbers: dict[Key, int]
+    starts: Array
+    tiles: Array
+    changed: dict[Key, KeyRows]
+
+    def held(self, number: int) -> KeyRows:
+        """The rows of a key as they were when nothing was added."""
+        (start, stop), (begin, end) = (one[number : number + 2].tolist() for one in (self.starts, self.tiles))
+        return KeyRows(self.rows, start, stop, begin, end)
+
+
+class _Sorted(NamedTuple):
+    """Rows by key and time; the first row of each key, and the end; and each key that has no null, with its number."""
+
+    block: RowBlock
+    starts: Array
+    keys: list[tuple[Key, int]]
 
 
 class KeyedRows:
@@ -33,35 +59,41 @@ class KeyedRows:
     Args:
         key: the identities of the key's expressions.
         rows: the first ones.
-        prepare: called with no rows of others, before they are read: so that no answer waits until they are ready.
+        prepare: called with rows before they are read, so that no answer waits until their states are made.
+        sizes: of tiles.
     """
 
-    def __init__(self, key: Sequence[str], rows: RowBlock, prepare: Callable[[KeyRows], object]) -> None:
-        self._key, self._prepare = tuple(key), prepare
+    def __init__(self, key: Sequence[str], rows: RowBlock, prepare: Callable[[KernelRows], object], sizes: TileSizes) -> None:  # fmt: skip
+        self._key, self._prepare, self._sizes = tuple(key), prepare, sizes
         self._keep(rows)
 
     def _keep(self, rows: RowBlock) -> None:
-        content = self._sorted(rows)
-        self._prepare(KeyRows(content.rows, 0, 0))
-        self._content, self._added = content, 0
+        own = self._sorted(rows)
+        held, tiles = tiled(own.block, own.starts, self._sizes)
+        self._prepare(held)
+        self._content, self._added = _Content(held, dict(own.keys), own.starts, tiles, {}), 0
 
     def of(self, key: Key | None) -> KeyRows:
         """The rows of a key, in order of time; those of None are none."""
         content = self._content
-        if key is None:
-            return KeyRows(content.rows, 0, 0)
-        if (changed := content.changed.get(key)) is not None:
-            return KeyRows(changed, 0, len(changed.time))
-        return KeyRows(content.rows, *content.places.get(key, (0, 0)))
+        if key is not None:
+            if (changed := content.changed.get(key)) is not None:
+                return changed
+            if (number := content.numbers.get(key)) is not None:
+                return content.held(number)
+        return KeyRows(content.rows, 0, 0, 0, 0)
 
     def add(self, rows: RowBlock) -> None:
         """Add rows, each with a key."""
         own = self._sorted(rows)
-        for key, place in own.places.items():
-            new = own.rows.block.part(*place)
-            if (before := self.of(key).block).time.size:
-                new = _in_order(joined_blocks([before, new]), len(before.time))
-            self._content.changed[key] = KernelRows(new)
+        for key, k in own.keys:
+            new = own.block.part(int(own.starts[k]), int(own.starts[k + 1]))
+            before = self.of(key)
+            block = _in_order(before.block, new) if before.stop else new
+            changed = continued(before, block, int(new.time[0]), self._sizes)
+            if changed.needs_states:
+                self._prepare(changed)
+            self._content.changed[key] = KeyRows.all_of(changed)
         self._added += len(rows.time)
 
     @property
@@ -76,23 +108,26 @@ class KeyedRows:
     def rows(self) -> RowBlock:
         """All rows."""
         content = self._content
-        block = content.rows.block
-        same = [block.part(*place) for key, place in content.places.items() if key not in content.changed]
-        return joined_blocks([*same, *(one.block for one in content.changed.values())] or [block])
+        same = [content.held(number).block for key, number in content.numbers.items() if key not in content.changed]
+        return joined_blocks([*same, *(one.rows.block for one in content.changed.values())] or [content.rows.block])
 
-    def _sorted(self, rows: RowBlock) -> _Content:
+    def _sorted(self, rows: RowBlock) -> _Sorted:
         columns = [rows.columns[name] for name in self._key]
+        if len(rows.time) == 1:  # the usual push
+            (key,) = key_values(columns)
+            return _Sorted(rows, _OF_ONE_ROW, [] if key is None else [(key, 0)])
         numbers = number_keys(columns, [one.slice(0, 0) for one in columns])
         order, starts, _ = order_by_key(numbers.rows, rows.time, numbers.size)
         ordered = rows.take(order)
         used = np.flatnonzero(np.diff(starts))
         keys = key_values([ordered.columns[name].take(pa.array(starts[used])) for name in self._key])
-        return _Content(KernelRows(ordered), {key: (int(starts[one]), int(starts[one + 1])) for key, one in zip(keys, used, strict=True) if key is not None}, {})  # fmt: skip
+        return _Sorted(ordered, starts, [(key, k) for key, k in zip(keys, used.tolist(), strict=True) if key is not None])  # fmt: skip
 
 
-def _in_order(rows: RowBlock, at: int) -> RowBlock:
-    """Rows by time, of which those before ``at`` are, and those from it on."""
-    if rows.time[at - 1] <= rows.time[at]:
+def _in_order(before: RowBlock, new: RowBlock) -> RowBlock:
+    """Rows of both by time, of which each is; those of one time in this order."""
+    rows = joined_blocks([before, new])
+    if before.time[-1] <= new.time[0]:
         return rows
     return rows.take(np.argsort(rows.time, kind="stable"))
 

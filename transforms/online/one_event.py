@@ -24,7 +24,7 @@ from transforms.joins.visibility import SECOND_US, moment_seen_at, window_end, w
 from transforms.kernels.history_distinct import distinct_values, hashes_of
 from transforms.kernels.history_event import FLOATS, WHOLE, seen_rows, write_event_states
 from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, decayed_to
-from transforms.online.kernel_rows import KernelRows, KeyRows
+from transforms.online.kernel_rows import KernelRows, KeyRows, StatesName
 
 _OF_STATES = frozenset({Aggregate.COUNT, Aggregate.SUM, Aggregate.MEAN, Aggregate.MIN, Aggregate.MAX, Aggregate.RATIO, Aggregate.DECAYED})  # fmt: skip
 _NO_KNOWN = np.empty(0, np.int64)
@@ -97,15 +97,13 @@ class _StatesPass:
 
     Attributes:
         seen: which rows are seen.
-        value: the identity of the value; empty: none.
-        half_life: microseconds, 0 for none.
+        made_of: what states are made of.
         windows: a definition for each distinct window, the shortest one first.
         columns: names, the places of their windows, and what makes values of states.
     """
 
     seen: _Seen
-    value: str
-    half_life: float
+    made_of: StatesName
     windows: tuple[JoinDefinition, ...]
     columns: tuple[tuple[str, int, _Finish], ...]
 
@@ -116,22 +114,23 @@ class _StatesPass:
         by_window = {one.window_micros: one for _, one, _ in columns}
         windows = sorted(by_window, key=lambda micros: math.inf if micros is None else micros)
         made = tuple((name, windows.index(one.window_micros), _finish(one, own.kind)) for name, one, own in columns)
-        value = "" if parts.value is None else parts.value.identity
-        return cls(_seen(first, parts), value, float(first.half_life_micros), tuple(by_window[one] for one in windows), made)  # fmt: skip
+        seen, value = _seen(first, parts), "" if parts.value is None else parts.value.identity
+        made_of = value, seen.where, seen.known_at, float(first.half_life_micros)
+        return cls(seen, made_of, tuple(by_window[one] for one in windows), made)  # fmt: skip
 
     def answer(self, key: KeyRows, moment: int, found: dict[str, object]) -> None:
         """Add the value of each column."""
         rows, seen = key.rows, self.seen
-        values = rows.values(self.value)
+        values = rows.values(self.made_of[0])
         lows = np.array([window_start(one, moment) for one in self.windows], np.int64)
         states = np.zeros((len(lows), 4), np.int64)
         write_event_states(
-            rows.time, key.start, key.stop, values.kind, values.whole, values.truths, values.valid, rows.used(seen.where), rows.known(seen.known_at), self.half_life,
-            lows, moment + seen.end_micros, moment + seen.before_micros, states,
+            rows.time, key.start, key.stop, values.kind, values.whole, values.truths, values.valid, rows.used(seen.where), rows.known(seen.known_at), self.made_of[3],
+            lows, moment + seen.end_micros, moment + seen.before_micros, rows.bounds, key.begin, key.end, *rows.states(self.made_of), states,
         )  # fmt: skip
         totals = states.view(np.float64)[:, SUM]
-        if self.half_life:
-            totals = decayed_to(np.full(len(lows), moment), states, totals, self.half_life)
+        if self.made_of[3]:
+            totals = decayed_to(np.full(len(lows), moment), states, totals, self.made_of[3])
         listed, sums = states.tolist(), totals.tolist()
         for name, place, finish in self.columns:
             state = listed[place]

@@ -16,7 +16,7 @@ from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import Node, RawColumn, raw_columns
 from transforms.joins.definition import JoinDefinition
 from transforms.online.joined_table import JoinedTable
-from transforms.online.kernel_rows import KeyRows
+from transforms.online.kernel_rows import TILE_SIZES, KernelRows, KeyRows, TileSizes
 from transforms.online.keyed_rows import Key, KeyedRows, key_values
 from transforms.online.needed_rows import needed_rows
 from transforms.online.one_event import Column, OneEvent
@@ -65,6 +65,7 @@ class OnlineStates:
         since_micros: answers are for moments from this one on.
         lateness: how much earlier than the newest moment another one may be. Rows that no event since then can see are removed.
         clock: the time of day, in epoch seconds: rows of a later time do not make older ones leave.
+        sizes: of the parts of histories whose states are kept.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class OnlineStates:
         since_micros: int,
         lateness: timedelta = timedelta(hours=1),
         clock: Callable[[], float] = time.time,
+        sizes: TileSizes = TILE_SIZES,
     ) -> None:
         if not isinstance(lateness, timedelta) or lateness < timedelta(0):
             raise InputError("lateness must be a timedelta of at least 0", value=lateness)
@@ -84,7 +86,7 @@ class OnlineStates:
         self._lateness, self._clock = lateness // timedelta(microseconds=1), clock
         self._newest = self._first = since_micros
         for table in tables:
-            self._take(table, rows[table.name])
+            self._take(table, rows[table.name], sizes)
         self._adding = threading.Lock()
         self._names = list(self.columns)
         own = {node.identity: node for one in self._columns for node in one.own}
@@ -92,7 +94,7 @@ class OnlineStates:
         self._are_plain = all(one.plain is not None for one in self._columns)
         self._keys = {column.name: arrow_type(column.type) for node in own.values() for column in raw_columns(node)}
 
-    def _take(self, table: JoinedTable, rows: RowBlock) -> None:
+    def _take(self, table: JoinedTable, rows: RowBlock, sizes: TileSizes) -> None:
         by_key: dict[tuple[str, ...], dict[tuple[str, ...], list[Column]]] = {}
         for name, parts in table.parts.items():
             other, own = (tuple(one.identity for one in side) for side in (parts.other, parts.own))
@@ -100,7 +102,7 @@ class OnlineStates:
         for key, by_own in by_key.items():
             names = [column[0] for columns in by_own.values() for column in columns]
             answers = [OneEvent(columns) for columns in by_own.values()]
-            keyed = KeyedRows(key, table.used(rows, names), partial(_prepare, answers))
+            keyed = KeyedRows(key, table.used(rows, names), partial(_prepare, answers), sizes)
             self._rows.setdefault(table.name, []).append((keyed, names))
             for columns, of_one in zip(by_own.values(), answers, strict=True):
                 own_nodes = columns[0][2].own
@@ -244,10 +246,10 @@ class OnlineStates:
         return self._tables[table]
 
 
-def _prepare(answers: Sequence[OneEvent], rows: KeyRows) -> None:
-    """Load the kernels, and make the views of rows that answers need."""
+def _prepare(answers: Sequence[OneEvent], rows: KernelRows) -> None:
+    """Load the kernels, and make the views and states that answers read."""
     for one in answers:
-        one.answer(rows, 0)
+        one.answer(KeyRows(rows, 0, 0, 0, 0), 0)
 
 
 def _plain(own: tuple[Node, ...]) -> tuple[str, ...] | None:

@@ -18,9 +18,19 @@ from hypothesis import strategies as st
 
 from tests.conftest import ROOT
 from transforms.joins.ranks import LEAST as NAN_RANK
-from transforms.kernels.history_event import FLOATS, NO_VALUES, TRUTHS, WHOLE, first_from, seen_rows, write_event_states
+from transforms.kernels.history_event import (
+    FLOATS,
+    NO_VALUES,
+    TRUTHS,
+    WHOLE,
+    first_from,
+    seen_rows,
+    write_event_states,
+    write_tile_states,
+)
 from transforms.kernels.history_states import COUNT, MOST, SUM, decay
 from transforms.kernels.history_states import LEAST as LEAST_RANK
+from transforms.kernels.history_tiles import tiles_of
 from transforms.kernels.spans import frozen
 
 #: Few times, so that many rows share one; and any.
@@ -43,7 +53,8 @@ def histories(draw: st.DrawFn) -> tuple[int, list[Row]]:
     kind = draw(KINDS)
     value = {NO_VALUES: st.none(), WHOLE: st.integers(-(2**63), 2**63 - 1), FLOATS: FLOAT, TRUTHS: st.booleans()}[kind]
     often = st.integers(0, 4).map(bool)
-    rows = draw(st.lists(st.builds(Row, TIMES, value, often, often, st.integers(0, 5)), max_size=30))
+    is_valid = st.just(True) if kind == NO_VALUES else often
+    rows = draw(st.lists(st.builds(Row, TIMES, value, is_valid, often, st.integers(0, 5)), max_size=30))
     return kind, sorted(rows, key=lambda row: row.time)
 
 
@@ -109,13 +120,26 @@ def _seen(rows: list[Row], low: int, last: int, before: int | None) -> list[int]
 BOUNDS = st.lists(TIMES, min_size=1, max_size=5).map(lambda lows: sorted(lows, reverse=True))
 
 
-@given(histories(), BOUNDS, TIMES, st.none() | st.integers(0, 6), st.sampled_from([0.0, 2.0, 1e18]))
-def test_states_are_those_of_the_rows_that_each_window_holds(made, lows, last, before, half_life):
+@given(
+    histories(),
+    BOUNDS,
+    TIMES,
+    st.none() | st.integers(0, 6),
+    st.sampled_from([0.0, 2.0, 1e18]),
+    st.integers(1, 3),
+    st.integers(1, 6),
+)
+def test_states_are_those_of_the_rows_that_each_window_holds(made, lows, last, before, half_life, least, most):
+    """With states of tiles of any size beside the rows."""
     kind, rows = made
     time, known = _times(rows, before)
     whole, truths, valid, used = _arrays(kind, rows)
+    columns = kind, whole, truths, valid, used, known, half_life
+    bounds = frozen(tiles_of(np.array([0, len(rows)]), time, 0, least, most)[0])
+    states, seen = np.zeros((len(bounds), 4), np.int64), np.zeros(0 if before is None else len(bounds), np.int64)
+    write_tile_states(bounds, time, *columns, states, seen)
     out = np.zeros((len(lows), 4), np.int64)
-    write_event_states(time, 0, len(rows), kind, whole, truths, valid, used, known, half_life, np.array(lows, np.int64), last, before or 0, out)  # fmt: skip
+    write_event_states(time, 0, len(rows), *columns, np.array(lows, np.int64), last, before or 0, bounds, 0, len(bounds), frozen(states), frozen(seen), out)  # fmt: skip
     expected = [_expected(kind, [rows[k] for k in _seen(rows, low, last, before)], half_life) for low in lows]
     if kind == NO_VALUES and not half_life:  # only how many there are is asked for
         assert out[:, COUNT].tolist() == [one[0] for one in expected]
@@ -129,8 +153,8 @@ def test_states_are_those_of_the_rows_that_each_window_holds(made, lows, last, b
 def test_rows_of_one_time_are_summed_in_the_order_of_their_values(values):
     whole = frozen(np.array(values).view(np.int64))
     none = frozen(np.empty(0, np.uint8))
-    out = np.zeros((1, 4), np.int64)
-    write_event_states(frozen(np.zeros(4, np.int64)), 0, 4, FLOATS, whole, none, none, none, whole[:0], 0.0, np.zeros(1, np.int64), 0, 0, out)  # fmt: skip
+    out, no_states = np.zeros((1, 4), np.int64), frozen(np.zeros((0, 4), np.int64))
+    write_event_states(frozen(np.zeros(4, np.int64)), 0, 4, FLOATS, whole, none, none, none, whole[:0], 0.0, np.zeros(1, np.int64), 0, 0, frozen(np.zeros((0, 2), np.int64)), 0, 0, no_states, whole[:0], out)  # fmt: skip
     assert out.view(np.float64)[0, SUM] == ((-1e16 + 0.1) + 0.3) + 1e16
 
 

@@ -35,6 +35,7 @@ from tests.transforms.online.scenes import (
 from transforms.errors import InputError, NotFound
 from transforms.joins.columns_read import own_columns
 from transforms.online.joined_table import JoinedTable
+from transforms.online.kernel_rows import TileSizes
 from transforms.online.needed_rows import needed_rows
 from transforms.online.states import OnlineStates
 
@@ -43,7 +44,11 @@ FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 def states(table: JoinedTable, rows: list[dict[str, Any]] = [], since: datetime = START, **options: Any) -> OnlineStates:  # noqa: B006  # fmt: skip
     block = needed_rows(table, table.computed(pa.Table.from_pylist(rows, SCHEMA)), micros(since))
-    return OnlineStates([table], {table.name: block}, since_micros=micros(since), **options)
+    return OnlineStates([table], {table.name: block}, since_micros=micros(since), sizes=SMALL_TILES, **options)
+
+
+#: So that a key of a few rows has several tiles, with one time or more, and gets new ones now and then.
+SMALL_TILES = TileSizes(1, 3, 5)
 
 
 #: The rules by which columns of one table see its rows.
