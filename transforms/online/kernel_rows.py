@@ -131,6 +131,11 @@ class KernelRows:
         return found
 
     @property
+    def tile_bytes(self) -> int:
+        """The memory of tiles and their states."""
+        return int(self.bounds.nbytes) + sum(one.nbytes for found in list(self._states.values()) for one in found)
+
+    @property
     def needs_states(self) -> bool:
         """Whether there are tiles without states."""
         there = [len(one.states) for one in list(self._states.values())]

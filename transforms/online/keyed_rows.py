@@ -111,6 +111,12 @@ class KeyedRows:
         same = [content.held(number).block for key, number in content.numbers.items() if key not in content.changed]
         return joined_blocks([*same, *(one.rows.block for one in content.changed.values())] or [content.rows.block])
 
+    @property
+    def tile_bytes(self) -> int:
+        """The memory of the tiles of all rows and of their states."""
+        content = self._content
+        return content.rows.tile_bytes + sum(one.rows.tile_bytes for one in list(content.changed.values()))
+
     def _sorted(self, rows: RowBlock) -> _Sorted:
         columns = [rows.columns[name] for name in self._key]
         if len(rows.time) == 1:  # the usual push

@@ -128,6 +128,11 @@ class OnlineStates:
         self.table(table)
         return sum(len(keyed.rows().time) for keyed, _ in self._rows[table])
 
+    def tile_bytes_of(self, table: str) -> int:
+        """The memory that states of parts of a table's histories take beside its rows."""
+        self.table(table)
+        return sum(keyed.tile_bytes for keyed, _ in self._rows[table])
+
     def push(self, table: str, rows: GivenRows) -> None:
         """Add rows of a table: one, several, or a table of Arrow.
 
