@@ -17,6 +17,8 @@ from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, combined
 
 #: What the values of rows are: none, whole numbers, floats, truth values.
 NO_VALUES, WHOLE, FLOATS, TRUTHS = 0, 1, 2, 3
+#: The column of a path beside those of a state.
+_SPLIT = 4
 #: The most parts of a trie on the path to a row: one for each bit of a time, and the row itself.
 _DEPTH = 65
 _MAGNITUDE = np.int64((1 << 63) - 1)
@@ -107,21 +109,28 @@ def _set(states: Array, at: int, state: tuple[int, float, int, int]) -> None:
 
 
 @inlined
-def _write_whole(states: Array, depth: int, half_life: float, at: int, out: Array) -> None:  # fmt: skip
+def _write_whole(path: Array, depth: int, half_life: float, at: int, out: Array) -> None:
     """Write the fold of all parts on a path, of which the last one holds the earliest rows."""
     if depth:
-        state = _get(states, depth - 1)
+        state = _get(path, depth - 1)
         for part in range(depth - 2, -1, -1):
-            state = combined(state, _get(states, part), half_life)
+            state = combined(state, _get(path, part), half_life)
         _set(out, at, state)
+
+
+def new_path() -> Array:
+    """The path of an event before its first row: the state of each part, and the bits in which its times differ from later ones; at the end how far it is."""
+    return np.zeros((_DEPTH + 1, 5), np.int64)
 
 
 @compiled
 def write_event_states(
     time: Array, start: int, stop: int, kind: int, whole: Array, truths: Array, valid: Array, used: Array, known: Array, half_life: float,
-    lows: Array, last: int, before: int, bounds: Array, begin: int, end: int, tile_states: Array, tile_known: Array, out: Array,
+    lows: Array, last: int, before: int, bounds: Array, begin: int, end: int, tile_states: Array, tile_known: Array, path: Array, is_whole: bool, out: Array,
 ) -> None:  # fmt: skip
     """Write the states of the rows that an event sees in each of its windows; that of a window without rows is left as it is.
+
+    Rows may come in several calls, later rows first; rows of one time come in one.
 
     Args:
         time: of each row: int64.
@@ -142,24 +151,25 @@ def write_event_states(
         end: the tile after its last one.
         tile_states: of the rows of each tile that are seen at some time: int64, 4 columns.
         tile_known: when all of these rows are known; empty without ``known``: int64.
-        out: the states of the windows, as :func:`~transforms.kernels.history_states.write_states` has them: int64, 4 columns.
+        path: :func:`new_path`, or as the call with the next later rows has left it.
+        is_whole: whether no earlier rows come.
+        out: the states of the windows, as :func:`~transforms.kernels.history_states.write_states` has them, zeros at the first call: int64, 4 columns.
     """
     windows = len(lows)
     row = first_from(time, start, stop, last + 1) - 1
     if kind == NO_VALUES and len(used) == 0 and len(known) == 0 and half_life == 0:
         for window in range(windows):
-            out[window, COUNT] = row + 1 - first_from(time, start, row + 1, lows[window])
+            out[window, COUNT] += row + 1 - first_from(time, start, row + 1, lows[window])
         return
-    states, splits = np.empty((_DEPTH, 4), np.int64), np.empty(_DEPTH, np.uint64)
-    depth, window, later = 0, 0, np.uint64(0)
+    depth, window, later = path[_DEPTH, 0], path[_DEPTH, 1], np.uint64(path[_DEPTH, 2])
     tile = end - 1
     while row >= start:
         at = time[row]
         while window < windows and at < lows[window]:
-            _write_whole(states, depth, half_life, window, out)
+            _write_whole(path, depth, half_life, window, out)
             window += 1
         if window == windows:
-            return
+            break
         while tile >= begin and bounds[tile, 0] > row:
             tile -= 1
         first, is_tile = row, False
@@ -182,16 +192,18 @@ def write_event_states(
             continue
         if depth:
             split = np.uint64(at) ^ later
-            while depth > 1 and splits[depth - 1] < split and splits[depth - 1] < (splits[depth - 1] ^ split):
+            while depth > 1 and np.uint64(path[depth - 1, _SPLIT]) < split and np.uint64(path[depth - 1, _SPLIT]) < (np.uint64(path[depth - 1, _SPLIT]) ^ split):  # fmt: skip
                 depth -= 1  # the highest bit is lower
-                part = combined(_get(states, depth), _get(states, depth - 1), half_life)
-                _set(states, depth - 1, part)
-            splits[depth] = split
-        _set(states, depth, state)
+                part = combined(_get(path, depth), _get(path, depth - 1), half_life)
+                _set(path, depth - 1, part)
+            path[depth, _SPLIT] = np.int64(split)
+        _set(path, depth, state)
         later = np.uint64(time[first])
         depth += 1
-    for left in range(window, windows):
-        _write_whole(states, depth, half_life, left, out)
+    while is_whole and window < windows:
+        _write_whole(path, depth, half_life, window, out)
+        window += 1
+    path[_DEPTH, 0], path[_DEPTH, 1], path[_DEPTH, 2] = depth, window, np.int64(later)
 
 
 @compiled
@@ -214,11 +226,11 @@ def write_tile_states(
         out_known: empty without ``known``; then it is not written: int64.
     """
     lows, always = np.full(1, _NO_TIME), (1 << 63) - 1
-    of_tile = np.empty((1, 4), np.int64)
+    of_tile, path = np.empty((1, 4), np.int64), np.empty((_DEPTH + 1, 5), np.int64)
     for tile in range(len(bounds)):
         first, end = bounds[tile, 0], bounds[tile, 1]
-        of_tile[:] = 0
-        write_event_states(time, first, end, kind, whole, truths, valid, used, known, half_life, lows, time[end - 1], always, bounds, 0, 0, out, out_known, of_tile)  # fmt: skip
+        of_tile[:], path[_DEPTH] = 0, 0
+        write_event_states(time, first, end, kind, whole, truths, valid, used, known, half_life, lows, time[end - 1], always, bounds, 0, 0, out, out_known, path, True, of_tile)  # fmt: skip
         out[tile] = of_tile[0]
         if len(known):
             out_known[tile] = _NO_TIME

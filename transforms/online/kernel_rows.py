@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from transforms.arrays import Array
 from transforms.kernels.history_event import FLOATS, NO_VALUES, TRUTHS, WHOLE, write_tile_states
-from transforms.kernels.history_tiles import tiles_of
 from transforms.kernels.spans import frozen
 from transforms.online.row_block import RowBlock
 
@@ -47,7 +46,7 @@ class TileSizes(NamedTuple):
     Attributes:
         least: the fewest rows.
         most: the most rows with several times.
-        untiled: from so many rows of a key after its last tile on, tiles of these are made.
+        untiled: from so many rows after the last tile on, tiles of these are made.
     """
 
     least: int
@@ -144,57 +143,6 @@ class KernelRows:
     def part_of_states(self, begin: int, end: int) -> dict[StatesName, TileStates]:
         """The states of some tiles, as far as they are there."""
         return {name: TileStates(one.states[begin:end], one.known[begin:end]) for name, one in list(self._states.items())}  # fmt: skip
-
-
-class KeyRows(NamedTuple):
-    """The rows of a key: those of ``rows`` from ``start`` to ``stop``, in order of time, and its tiles from ``begin`` to ``end``."""
-
-    rows: KernelRows
-    start: int
-    stop: int
-    begin: int
-    end: int
-
-    @property
-    def block(self) -> RowBlock:
-        """The rows alone."""
-        return self.rows.block.part(self.start, self.stop)
-
-    @classmethod
-    def all_of(cls, rows: KernelRows) -> KeyRows:
-        """All rows and tiles."""
-        return cls(rows, 0, len(rows.time), 0, len(rows.bounds))
-
-
-def tiled(block: RowBlock, starts: Array, sizes: TileSizes) -> tuple[KernelRows, Array]:
-    """Rows with their tiles, and the first tile of each key, and the end. ``starts``: the first row of each key, and the end."""
-    bounds, of_keys = tiles_of(starts, frozen(block.time), 0, sizes.least, sizes.most)
-    return KernelRows(block, bounds), of_keys
-
-
-def continued(held: KeyRows, block: RowBlock, since_micros: int, sizes: TileSizes) -> KernelRows:
-    """The rows of a key after some from ``since_micros`` on were added, with the tiles that hold none of them.
-
-    Tiles of the rows after these are made where they are many.
-    """
-    bounds = held.rows.bounds[held.begin : held.end]
-    time = held.rows.time
-    kept = int(np.searchsorted(time[bounds[:, 1] - 1], since_micros))
-    if kept:
-        first, last = (int(time[row]) for row in (bounds[kept - 1, 0], bounds[kept - 1, 1] - 1))
-        kept -= _differ(first, since_micros) <= _differ(first, last)
-    bounds = bounds[:kept] - held.start
-    states = held.rows.part_of_states(held.begin, held.begin + kept) if kept else {}
-    tail = int(bounds[-1, 1]) if kept else 0
-    if len(block.time) - tail >= sizes.untiled:
-        added, _ = tiles_of(np.array([0, len(block.time)]), frozen(block.time), tail, sizes.least, sizes.most)
-        bounds = np.concatenate([bounds, added])
-    return KernelRows(block, bounds, states)
-
-
-def _differ(a: int, b: int) -> int:
-    """The place of the highest bit that differs, from 1 on; 0 for none."""
-    return ((a ^ b) & (1 << 64) - 1).bit_length()
 
 
 def _values(column: pa.Array) -> KernelValues:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from transforms.arrays import Array
 from transforms.joins.keys import number_keys
 from transforms.kernels.history_order import order_by_key
-from transforms.online.kernel_rows import KernelRows, KeyRows, TileSizes, continued, tiled
+from transforms.online.kernel_rows import KernelRows, TileSizes
+from transforms.online.key_parts import KeyParts, Part, tiled, with_rows
 from transforms.online.row_block import RowBlock, joined_blocks
 
 #: The values of a key; a key with a null has none.
@@ -37,12 +38,12 @@ class _Content(NamedTuple):
     numbers: dict[Key, int]
     starts: Array
     tiles: Array
-    changed: dict[Key, KeyRows]
+    changed: dict[Key, KeyParts]
 
-    def held(self, number: int) -> KeyRows:
+    def held(self, number: int) -> Part:
         """The rows of a key as they were when nothing was added."""
         (start, stop), (begin, end) = (one[number : number + 2].tolist() for one in (self.starts, self.tiles))
-        return KeyRows(self.rows, start, stop, begin, end)
+        return Part(self.rows, start, stop, begin, end)
 
 
 class _Sorted(NamedTuple):
@@ -73,27 +74,24 @@ class KeyedRows:
         self._prepare(held)
         self._content, self._added = _Content(held, dict(own.keys), own.starts, tiles, {}), 0
 
-    def of(self, key: Key | None) -> KeyRows:
-        """The rows of a key, in order of time; those of None are none."""
+    def of(self, key: Key | None) -> KeyParts:
+        """The rows of a key; those of None are none."""
         content = self._content
         if key is not None:
             if (changed := content.changed.get(key)) is not None:
                 return changed
             if (number := content.numbers.get(key)) is not None:
-                return content.held(number)
-        return KeyRows(content.rows, 0, 0, 0, 0)
+                return (content.held(number),)
+        return ()
 
     def add(self, rows: RowBlock) -> None:
         """Add rows, each with a key."""
         own = self._sorted(rows)
         for key, k in own.keys:
-            new = own.block.part(int(own.starts[k]), int(own.starts[k + 1]))
-            before = self.of(key)
-            block = _in_order(before.block, new) if before.stop else new
-            changed = continued(before, block, int(new.time[0]), self._sizes)
-            if changed.needs_states:
-                self._prepare(changed)
-            self._content.changed[key] = KeyRows.all_of(changed)
+            parts = with_rows(self.of(key), own.block.part(int(own.starts[k]), int(own.starts[k + 1])), self._sizes)
+            if parts[-1].rows.needs_states:
+                self._prepare(parts[-1].rows)
+            self._content.changed[key] = parts
         self._added += len(rows.time)
 
     @property
@@ -109,13 +107,20 @@ class KeyedRows:
         """All rows."""
         content = self._content
         same = [content.held(number).block for key, number in content.numbers.items() if key not in content.changed]
-        return joined_blocks([*same, *(one.rows.block for one in content.changed.values())] or [content.rows.block])
+        return joined_blocks(
+            [*same, *(one.block for parts in list(content.changed.values()) for one in parts)] or [content.rows.block]
+        )
 
     @property
     def tile_bytes(self) -> int:
         """The memory of the tiles of all rows and of their states."""
         content = self._content
-        return content.rows.tile_bytes + sum(one.rows.tile_bytes for one in list(content.changed.values()))
+        return content.rows.tile_bytes + sum(
+            one.rows.tile_bytes
+            for parts in list(content.changed.values())
+            for one in parts
+            if one.rows is not content.rows
+        )
 
     def _sorted(self, rows: RowBlock) -> _Sorted:
         columns = [rows.columns[name] for name in self._key]
@@ -128,14 +133,6 @@ class KeyedRows:
         used = np.flatnonzero(np.diff(starts))
         keys = key_values([ordered.columns[name].take(pa.array(starts[used])) for name in self._key])
         return _Sorted(ordered, starts, [(key, k) for key, k in zip(keys, used.tolist(), strict=True) if key is not None])  # fmt: skip
-
-
-def _in_order(before: RowBlock, new: RowBlock) -> RowBlock:
-    """Rows of both by time, of which each is; those of one time in this order."""
-    rows = joined_blocks([before, new])
-    if before.time[-1] <= new.time[0]:
-        return rows
-    return rows.take(np.argsort(rows.time, kind="stable"))
 
 
 def key_values(columns: Sequence[pa.Array]) -> list[Key | None]:

@@ -17,14 +17,15 @@ import pyarrow as pa
 from transforms.arrays import Array
 from transforms.columns.nans import with_one_nan
 from transforms.joins.column_names import Aggregate
-from transforms.joins.definition import OF_LAST_ROWS, DayClock, JoinDefinition
+from transforms.joins.definition import DayClock, JoinDefinition
 from transforms.joins.parts import Parts
 from transforms.joins.ranks import float_of, number_ranks, ranks, values_of
 from transforms.joins.visibility import SECOND_US, moment_seen_at, window_end, window_start
 from transforms.kernels.history_distinct import distinct_values, hashes_of
-from transforms.kernels.history_event import FLOATS, WHOLE, seen_rows, write_event_states
+from transforms.kernels.history_event import FLOATS, WHOLE, new_path, seen_rows, write_event_states
 from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, decayed_to
-from transforms.online.kernel_rows import KernelRows, KeyRows, StatesName
+from transforms.online.kernel_rows import KernelRows, StatesName
+from transforms.online.key_parts import KeyParts, Part
 
 _OF_STATES = frozenset({Aggregate.COUNT, Aggregate.SUM, Aggregate.MEAN, Aggregate.MIN, Aggregate.MAX, Aggregate.RATIO, Aggregate.DECAYED})  # fmt: skip
 _NO_KNOWN = np.empty(0, np.int64)
@@ -68,7 +69,7 @@ class OneEvent:
         self._rows = tuple(_RowsPass.of(*one[0]) for one in passes.values() if one[0][1].aggregate not in _OF_STATES)
         self._clocks = tuple({one[1].as_of for one in columns})
 
-    def answer(self, key: KeyRows, at: int) -> dict[str, object]:
+    def answer(self, key: KeyParts, at: int) -> dict[str, object]:
         """The value of each column for an event of a key at a time."""
         moments = {clock: moment_seen_at(clock, at) for clock in self._clocks}
         found: dict[str, object] = {}
@@ -118,16 +119,18 @@ class _StatesPass:
         made_of = value, seen.where, seen.known_at, float(first.half_life_micros)
         return cls(seen, made_of, tuple(by_window[one] for one in windows), made)  # fmt: skip
 
-    def answer(self, key: KeyRows, moment: int, found: dict[str, object]) -> None:
+    def answer(self, key: KeyParts, moment: int, found: dict[str, object]) -> None:
         """Add the value of each column."""
-        rows, seen = key.rows, self.seen
-        values = rows.values(self.made_of[0])
+        seen = self.seen
         lows = np.array([window_start(one, moment) for one in self.windows], np.int64)
-        states = np.zeros((len(lows), 4), np.int64)
-        write_event_states(
-            rows.time, key.start, key.stop, values.kind, values.whole, values.truths, values.valid, rows.used(seen.where), rows.known(seen.known_at), self.made_of[3],
-            lows, moment + seen.end_micros, moment + seen.before_micros, rows.bounds, key.begin, key.end, *rows.states(self.made_of), states,
-        )  # fmt: skip
+        states, path = np.zeros((len(lows), 4), np.int64), new_path()
+        for part in reversed(key):
+            rows = part.rows
+            values = rows.values(self.made_of[0])
+            write_event_states(
+                rows.time, part.start, part.stop, values.kind, values.whole, values.truths, values.valid, rows.used(seen.where), rows.known(seen.known_at), self.made_of[3],
+                lows, moment + seen.end_micros, moment + seen.before_micros, rows.bounds, part.begin, part.end, *rows.states(self.made_of), path, part is key[0], states,
+            )  # fmt: skip
         totals = states.view(np.float64)[:, SUM]
         if self.made_of[3]:
             totals = decayed_to(np.full(len(lows), moment), states, totals, self.made_of[3])
@@ -196,30 +199,41 @@ class _RowsPass:
         most = {Aggregate.LATEST: 1, Aggregate.FIRST: 1, Aggregate.DISTINCT: 1 << 62}.get(aggregate, definition.rows)
         return cls(name, _seen(definition, parts), value, ties, definition, most)
 
-    def answer(self, key: KeyRows, moment: int, at: int) -> object:
+    def answer(self, key: KeyParts, moment: int, at: int) -> object:
         """The value of the column for an event at a time, which sees rows as of a moment."""
-        aggregate = self.definition.aggregate
-        rows = self._chosen(key, moment)
-        if aggregate is Aggregate.AGES:
-            return ((at - key.rows.time[rows]).astype(np.float64) / SECOND_US).tolist()
-        if aggregate is Aggregate.DISTINCT:
-            return _distinct(key.rows.block.columns[self.value].take(pa.array(rows)), self.definition)
-        if aggregate in OF_LAST_ROWS:
-            return _listed(key.rows, self.value, rows)
-        return _one(key.rows, self.value, int(rows[0])) if len(rows) else None
+        aggregate, chosen = self.definition.aggregate, self._chosen(key, moment)
+        match aggregate:
+            case Aggregate.AGES:
+                return [age for rows, places in chosen for age in ((at - rows.time[places]).astype(np.float64) / SECOND_US).tolist()]  # fmt: skip
+            case Aggregate.LAST:
+                return [value for rows, places in chosen for value in _listed(rows, self.value, places)]
+            case Aggregate.DISTINCT:
+                return _distinct([rows.block.columns[self.value].take(pa.array(places)) for rows, places in chosen], self.definition)  # fmt: skip
+        return _one(chosen[0][0], self.value, int(chosen[0][1][0])) if chosen else None
 
-    def _chosen(self, key: KeyRows, moment: int) -> Array:
+    def _chosen(self, key: KeyParts, moment: int) -> list[tuple[KernelRows, Array]]:
         """The rows that the value is made of, in their order."""
-        held, seen, is_first = key.rows, self.seen, self.definition.aggregate is Aggregate.FIRST
-        rows, is_tied = seen_rows(
-            held.time, key.start, key.stop, held.values(self.value).valid, held.used(seen.where), held.known(seen.known_at), window_start(self.definition, moment),
-            moment + seen.end_micros, moment + seen.before_micros, self.most, not is_first,
+        is_first, found, missing = self.definition.aggregate is Aggregate.FIRST, [], self.most
+        for part in key if is_first else reversed(key):
+            places = self._of_part(part, moment, missing, is_first)
+            if len(places):
+                found.append((part.rows, places))
+                missing -= len(places)
+            if not missing:
+                break
+        return found if is_first else found[::-1]
+
+    def _of_part(self, part: Part, moment: int, most: int, is_first: bool) -> Array:
+        held, seen = part.rows, self.seen
+        places, is_tied = seen_rows(
+            held.time, part.start, part.stop, held.values(self.value).valid, held.used(seen.where), held.known(seen.known_at), window_start(self.definition, moment),
+            moment + seen.end_micros, moment + seen.before_micros, most, not is_first,
         )  # fmt: skip
         if is_tied and self.ties:
-            chosen = pa.array(rows)
+            chosen = pa.array(places)
             tied = [ranks(held.block.columns[name].take(chosen)) for name in self.ties]
-            rows = rows[np.lexsort((*reversed(tied), held.time[rows]))]
-        return rows[: self.most] if is_first else rows[-self.most :]
+            places = places[np.lexsort((*reversed(tied), held.time[places]))]
+        return places[:most] if is_first else places[-most:]
 
 
 def _one(rows: KernelRows, value: str, row: int) -> object:
@@ -240,8 +254,11 @@ def _listed(rows: KernelRows, value: str, chosen: Array) -> list[object]:
     return found
 
 
-def _distinct(values: pa.Array, definition: JoinDefinition) -> int:
+def _distinct(parts: Sequence[pa.Array], definition: JoinDefinition) -> int:
     """The number of distinct values; above the limit it is estimated."""
+    if not parts:
+        return 0
+    values = pa.concat_arrays(parts)
     is_text = pa.types.is_string(values.type)
     coded = (values if is_text else pa.array(number_ranks(values))).dictionary_encode()
     if len(coded.dictionary) <= definition.exact_most:

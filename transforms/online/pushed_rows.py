@@ -69,13 +69,14 @@ def _checked(value: object, kind: pa.DataType, where: str) -> object:
 
 #: The types of Python whose values are stored as they are, by type of Arrow.
 _PLAIN: dict[pa.DataType, type] = {pa.int64(): int, pa.string(): str, pa.bool_(): bool}
+_ABSENT = object()
 
 
 def plain_values(given: Mapping[str, object], types: Mapping[str, pa.DataType]) -> dict[str, object] | None:
     """The members of a row by the names of ``types``; None if one of them is not there, is wrong, or must be converted."""
     found: dict[str, object] = {}
     for name, kind in types.items():
-        value = given.get(name, _PLAIN)
+        value = given.get(name, _ABSENT)
         if value is not None and (type(value) is not _PLAIN.get(kind) or not _is_storable(value)):
             return None
         found[name] = value

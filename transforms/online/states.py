@@ -16,7 +16,8 @@ from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import Node, RawColumn, raw_columns
 from transforms.joins.definition import JoinDefinition
 from transforms.online.joined_table import JoinedTable
-from transforms.online.kernel_rows import TILE_SIZES, KernelRows, KeyRows, TileSizes
+from transforms.online.kernel_rows import TILE_SIZES, KernelRows, TileSizes
+from transforms.online.key_parts import Part
 from transforms.online.keyed_rows import Key, KeyedRows, key_values
 from transforms.online.needed_rows import needed_rows
 from transforms.online.one_event import Column, OneEvent
@@ -254,7 +255,7 @@ class OnlineStates:
 def _prepare(answers: Sequence[OneEvent], rows: KernelRows) -> None:
     """Load the kernels, and make the views and states that answers read."""
     for one in answers:
-        one.answer(KeyRows(rows, 0, 0, 0, 0), 0)
+        one.answer((Part(rows, 0, 0, 0, 0),), 0)
 
 
 def _plain(own: tuple[Node, ...]) -> tuple[str, ...] | None:

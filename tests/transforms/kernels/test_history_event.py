@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from functools import reduce
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from transforms.kernels.history_event import (
     TRUTHS,
     WHOLE,
     first_from,
+    new_path,
     seen_rows,
     write_event_states,
     write_tile_states,
@@ -128,9 +129,10 @@ BOUNDS = st.lists(TIMES, min_size=1, max_size=5).map(lambda lows: sorted(lows, r
     st.sampled_from([0.0, 2.0, 1e18]),
     st.integers(1, 3),
     st.integers(1, 6),
+    TIMES,
 )
-def test_states_are_those_of_the_rows_that_each_window_holds(made, lows, last, before, half_life, least, most):
-    """With states of tiles of any size beside the rows."""
+def test_states_are_those_of_the_rows_that_each_window_holds(made, lows, last, before, half_life, least, most, middle):
+    """With states of tiles of any size beside the rows, which come in two calls."""
     kind, rows = made
     time, known = _times(rows, before)
     whole, truths, valid, used = _arrays(kind, rows)
@@ -138,8 +140,11 @@ def test_states_are_those_of_the_rows_that_each_window_holds(made, lows, last, b
     bounds = frozen(tiles_of(np.array([0, len(rows)]), time, 0, least, most)[0])
     states, seen = np.zeros((len(bounds), 4), np.int64), np.zeros(0 if before is None else len(bounds), np.int64)
     write_tile_states(bounds, time, *columns, states, seen)
-    out = np.zeros((len(lows), 4), np.int64)
-    write_event_states(time, 0, len(rows), *columns, np.array(lows, np.int64), last, before or 0, bounds, 0, len(bounds), frozen(states), frozen(seen), out)  # fmt: skip
+    out, path = np.zeros((len(lows), 4), np.int64), new_path()
+    cut = int(np.searchsorted(time, middle))
+    of_calls = (cut, len(rows), int(np.sum(bounds[:, 0] < cut)), len(bounds)), (0, cut, 0, int(np.sum(bounds[:, 1] <= cut)))  # fmt: skip
+    for start, stop, begin, end in of_calls:
+        write_event_states(time, start, stop, *columns, np.array(lows, np.int64), last, before or 0, bounds, begin, end, frozen(states), frozen(seen), path, not start, out)  # fmt: skip
     expected = [_expected(kind, [rows[k] for k in _seen(rows, low, last, before)], half_life) for low in lows]
     if kind == NO_VALUES and not half_life:  # only how many there are is asked for
         assert out[:, COUNT].tolist() == [one[0] for one in expected]
@@ -154,8 +159,33 @@ def test_rows_of_one_time_are_summed_in_the_order_of_their_values(values):
     whole = frozen(np.array(values).view(np.int64))
     none = frozen(np.empty(0, np.uint8))
     out, no_states = np.zeros((1, 4), np.int64), frozen(np.zeros((0, 4), np.int64))
-    write_event_states(frozen(np.zeros(4, np.int64)), 0, 4, FLOATS, whole, none, none, none, whole[:0], 0.0, np.zeros(1, np.int64), 0, 0, frozen(np.zeros((0, 2), np.int64)), 0, 0, no_states, whole[:0], out)  # fmt: skip
+    write_event_states(frozen(np.zeros(4, np.int64)), 0, 4, FLOATS, whole, none, none, none, whole[:0], 0.0, np.zeros(1, np.int64), 0, 0, frozen(np.zeros((0, 2), np.int64)), 0, 0, no_states, whole[:0], new_path(), True, out)  # fmt: skip
     assert out.view(np.float64)[0, SUM] == ((-1e16 + 0.1) + 0.3) + 1e16
+
+
+@pytest.mark.parametrize("half_life", [0.0, 50.0])
+def test_calls_over_parts_of_the_rows_change_no_bit(half_life):
+    draw = np.random.default_rng(1)
+    time = frozen(np.sort(draw.integers(0, 300, 200)))
+    whole, none = frozen(draw.normal(size=200).view(np.int64)), frozen(np.empty(0, np.uint8))
+    columns = FLOATS, whole, none, none, none, time[:0], half_life
+    bounds = frozen(tiles_of(np.array([0, 200]), time, 0, 2, 4)[0])
+    states, seen = np.zeros((len(bounds), 4), np.int64), np.zeros(0, np.int64)
+    write_tile_states(bounds, time, *columns, states, seen)
+
+    def found(cuts: list[int], *, are_tiled: bool) -> list[list[int]]:
+        out, path = np.zeros((4, 4), np.int64), new_path()
+        for start, stop in reversed(list(pairwise([0, *cuts, 200]))):
+            begin, end = int(np.sum(bounds[:, 0] < start)), int(np.sum(bounds[:, 1] <= stop)) if are_tiled else 0
+            write_event_states(time, start, stop, *columns, np.array([250, 131, 40, -1]), 280, 0, bounds, begin, end, frozen(states), frozen(seen), path, not start, out)  # fmt: skip
+        return out.tolist()
+
+    expected = found([], are_tiled=False)
+    assert len({tuple(one) for one in expected}) == 4
+    firsts = np.flatnonzero(np.diff(time)) + 1
+    for _ in range(20):
+        cuts = np.sort(draw.choice(firsts, 3, replace=False)).tolist()
+        assert found(cuts, are_tiled=False) == found(cuts, are_tiled=True) == expected
 
 
 @given(histories(), TIMES, TIMES, st.none() | st.integers(0, 6), st.integers(1, 5), st.booleans())

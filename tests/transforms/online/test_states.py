@@ -33,6 +33,7 @@ from tests.transforms.online.scenes import (
     stretched,
 )
 from transforms.errors import InputError, NotFound
+from transforms.expressions.tables import table as hr_table
 from transforms.joins.columns_read import own_columns
 from transforms.online.joined_table import JoinedTable
 from transforms.online.kernel_rows import TileSizes
@@ -253,6 +254,18 @@ def test_keys_and_rows_are_checked():
         found.features({"user": "a", "m": 1}, 3)
     with pytest.raises(InputError, match="not be earlier"):
         found.features({"user": "a", "m": 1}, START - SECOND)
+
+
+@pytest.mark.parametrize("user", ["a", "ü", "", None, "😀"])
+def test_texts_truth_values_and_times_are_keys(user):
+    """Some are read as they are, others are converted; both find the rows of their key."""
+    keys = {"user": user, "m": 1, "good": True, "time": START}
+    of_key = hr_table("log").by("id", equals=hr.text("user")).by(hr.boolean("good"))
+    for columns in ([of_key.count()], [of_key.count(), of_key.by(hr.timestamp("time")).count()], [of_key.by("n", equals=hr.int64("m") + 0).count()]):  # fmt: skip
+        found = states(joined_table(columns))
+        found.push("log", [row(0, id=user), row(0, id="other"), row(0, id=user, good=False)])
+        asked = {name: keys[name] for name in found.keys}
+        assert list(found.features(asked, START + SECOND).values()) == [0 if user is None else 1] * len(columns)
 
 
 def test_answers_are_those_of_some_moment_while_rows_are_pushed():
