@@ -22,7 +22,7 @@ def tiles_of(starts: Array, time: Array, begin: int, least: int, most: int) -> t
         time: of each row, ascending within a key: int64.
         begin: rows before this one, which has a later time, are in no tile.
         least: fewer rows are no tile.
-        most: the most rows of a tile with several times.
+        most: the most rows of a tile with several times; of a long key as many as the root of its rows, so that neither tiles nor the rows of one are very many.
     """
     bounds, of_keys = np.empty(((len(time) - begin) // least, 2), np.int64), np.empty(len(starts), np.int64)
     tiles = _write_tiles(starts, time, begin, least, most, bounds, of_keys)
@@ -35,14 +35,15 @@ def _write_tiles(starts: Array, time: Array, begin: int, least: int, most: int, 
     for key in range(len(starts) - 1):
         of_keys[key] = tiles
         first, stop = max(starts[key], begin), starts[key + 1]
+        size = max(most, int(np.sqrt(stop - starts[key])))
         while stop - first >= least:
             here = np.uint64(time[first])
-            # Times of a tile differ from its first one by no higher bits: so that the row before it and the one after its most rows are not in it.
+            # Times of a tile differ from its first one by no higher bits: so that the row before it and the one after as many rows as it may have are not in it.
             differ = _ALL
             if first > starts[key]:
                 differ = _below_highest_bit(here ^ np.uint64(time[first - 1]))
-            if first + most < stop:
-                differ = min(differ, _below_highest_bit(here ^ np.uint64(time[first + most])))
+            if first + size < stop:
+                differ = min(differ, _below_highest_bit(here ^ np.uint64(time[first + size])))
             end = first + 1
             while end < stop and here ^ np.uint64(time[end]) <= differ:
                 end += 1

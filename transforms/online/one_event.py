@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.arrays import Array
-from transforms.columns.nans import with_one_nan
 from transforms.joins.column_names import Aggregate
 from transforms.joins.definition import DayClock, JoinDefinition
 from transforms.joins.parts import Parts
@@ -65,18 +64,25 @@ class OneEvent:
         passes: dict[tuple[object, ...], list[Column]] = {}
         for column in columns:
             passes.setdefault(_pass_name(*column), []).append(column)
-        self._states = tuple(_StatesPass.of(one) for one in passes.values() if one[0][1].aggregate in _OF_STATES)
-        self._rows = tuple(_RowsPass.of(*one[0]) for one in passes.values() if one[0][1].aggregate not in _OF_STATES)
-        self._clocks = tuple({one[1].as_of for one in columns})
+        clocks = list(dict.fromkeys(one[1].as_of for one in columns))
+        self._clocks = tuple(clocks)
+        self._states, self._rows = [], []
+        for one in passes.values():
+            _, definition, _ = one[0]
+            place = clocks.index(definition.as_of)
+            if definition.aggregate in _OF_STATES:
+                self._states.append((place, _StatesPass.of(one)))
+            else:
+                self._rows.append((place, _RowsPass.of(*one[0])))
 
     def answer(self, key: KeyParts, at: int) -> dict[str, object]:
         """The value of each column for an event of a key at a time."""
-        moments = {clock: moment_seen_at(clock, at) for clock in self._clocks}
+        moments = [moment_seen_at(clock, at) for clock in self._clocks]
         found: dict[str, object] = {}
-        for states in self._states:
-            states.answer(key, moments[states.seen.as_of], found)
-        for rows in self._rows:
-            found[rows.name] = rows.answer(key, moments[rows.seen.as_of], at)
+        for place, states in self._states:
+            states.answer(key, moments[place], found)
+        for place, rows in self._rows:
+            found[rows.name] = rows.answer(key, moments[place], at)
         return found
 
 
@@ -164,9 +170,11 @@ def _one_nan(number: float) -> float:
 def _of_rank(rank: int, kind: pa.DataType) -> object:
     if pa.types.is_int64(kind):
         return rank
-    if pa.types.is_float64(kind):
+    if pa.types.is_floating(kind):
         return _one_nan(float_of(rank))
-    return with_one_nan(values_of(np.array([rank]), np.array([False]), kind))[0].as_py()
+    if pa.types.is_boolean(kind):
+        return bool(rank)
+    return values_of(np.array([rank]), np.array([False]), kind)[0].as_py()
 
 
 @dataclass(frozen=True, slots=True)
