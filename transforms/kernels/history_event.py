@@ -157,7 +157,7 @@ def write_event_states(
     """
     windows = len(lows)
     row = first_from(time, start, stop, last + 1) - 1
-    if kind == NO_VALUES and len(used) == 0 and len(known) == 0 and half_life == 0:
+    if kind == NO_VALUES and len(valid) == 0 and len(used) == 0 and len(known) == 0 and half_life == 0:
         for window in range(windows):
             out[window, COUNT] += row + 1 - first_from(time, start, row + 1, lows[window])
         return
@@ -241,7 +241,8 @@ def write_tile_states(
 
 @compiled
 def seen_rows(
-    time: Array, start: int, stop: int, valid: Array, used: Array, known: Array, low: int, last: int, before: int, most: int, from_end: bool,
+    time: Array, start: int, stop: int, valid: Array, used: Array, known: Array, low: int, last: int, before: int, bounds: Array, begin: int, end: int,
+    tile_states: Array, most: int, from_end: bool,
 ) -> tuple[Array, bool]:  # fmt: skip
     """The first or the last rows that an event sees, ascending, and whether two of them have one time.
 
@@ -257,27 +258,37 @@ def seen_rows(
         low: the first time of the window.
         last: the last one.
         before: see there.
+        bounds: see there; tiles without a row that is seen at some time are passed over.
+        begin: see there.
+        end: see there.
+        tile_states: see there.
         most: at least 1.
         from_end: whether the last rows are taken.
     """
-    end = first_from(time, start, stop, last + 1)
-    first = first_from(time, start, end, low)
-    step, row = (-1, end - 1) if from_end else (1, first)
+    behind = first_from(time, start, stop, last + 1)
+    first = first_from(time, start, behind, low)
+    row, tile = (behind - 1, end - 1) if from_end else (first, begin)
+    rows = np.empty(min(most, 16), np.int64)
     found, border, is_tied = 0, 0, False
-    while first <= row < end:
+    while first <= row < behind:
+        while from_end and tile >= begin and bounds[tile, 0] > row:
+            tile -= 1
+        while not from_end and tile < end and bounds[tile, 1] <= row:
+            tile += 1
+        if begin <= tile < end and bounds[tile, 0] <= row < bounds[tile, 1] and tile_states[tile, COUNT] == 0:
+            row = bounds[tile, 0] - 1 if from_end else bounds[tile, 1]
+            continue
         if _is_seen(row, valid, used, known, before):
             is_same = found > 0 and time[row] == border
             if found >= most and not is_same:
                 break
             is_tied |= is_same
             border = time[row]
+            if found == len(rows):
+                longer = np.empty(2 * found, np.int64)
+                longer[:found] = rows
+                rows = longer
+            rows[found] = row
             found += 1
-        row += step
-    rows = np.empty(found, np.int64)
-    taken = 0
-    while taken < found:
-        row -= step
-        if _is_seen(row, valid, used, known, before):
-            rows[taken if from_end else found - 1 - taken] = row
-            taken += 1
-    return rows, is_tied
+        row += -1 if from_end else 1
+    return (rows[:found][::-1].copy() if from_end else rows[:found].copy()), is_tied

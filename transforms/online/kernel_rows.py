@@ -70,7 +70,7 @@ StatesName: TypeAlias = tuple[str, str, str, float]
 
 #: The states of rows that are only counted, and no states.
 _COUNT: StatesName = ("", "", "", 0.0)
-_NO_STATES = TileStates(frozen(np.empty((0, 4), np.int64)), _NO_TIMES)
+NO_STATES = TileStates(frozen(np.empty((0, 4), np.int64)), _NO_TIMES)
 
 
 class KernelRows:
@@ -117,8 +117,8 @@ class KernelRows:
     def states(self, name: StatesName) -> TileStates:
         """The states of the tiles. Where rows are counted alone they are not read, and there are none."""
         if name == _COUNT:
-            return _NO_STATES
-        found = self._states.get(name, _NO_STATES)
+            return NO_STATES
+        found = self._states.get(name, NO_STATES)
         there, tiles = len(found.states), len(self.bounds)
         if there < tiles or name not in self._states:
             value, where, known_at, half_life = name

@@ -23,7 +23,7 @@ from transforms.joins.visibility import SECOND_US, moment_seen_at, window_end, w
 from transforms.kernels.history_distinct import distinct_values, hashes_of
 from transforms.kernels.history_event import FLOATS, WHOLE, new_path, seen_rows, write_event_states
 from transforms.kernels.history_states import COUNT, LEAST, MOST, SUM, decayed_to
-from transforms.online.kernel_rows import KernelRows, StatesName
+from transforms.online.kernel_rows import NO_STATES, KernelRows, StatesName
 from transforms.online.key_parts import KeyParts, Part
 
 _OF_STATES = frozenset({Aggregate.COUNT, Aggregate.SUM, Aggregate.MEAN, Aggregate.MIN, Aggregate.MAX, Aggregate.RATIO, Aggregate.DECAYED})  # fmt: skip
@@ -233,9 +233,13 @@ class _RowsPass:
 
     def _of_part(self, part: Part, moment: int, most: int, is_first: bool) -> Array:
         held, seen = part.rows, self.seen
+        valid, used = held.values(self.value).valid, held.used(seen.where)
+        begin, end, states = 0, 0, NO_STATES
+        if len(valid) or len(used):  # rows that are seen may be few
+            begin, end, states = part.begin, part.end, held.states((self.value, seen.where, seen.known_at, 0.0))
         places, is_tied = seen_rows(
-            held.time, part.start, part.stop, held.values(self.value).valid, held.used(seen.where), held.known(seen.known_at), window_start(self.definition, moment),
-            moment + seen.end_micros, moment + seen.before_micros, most, not is_first,
+            held.time, part.start, part.stop, valid, used, held.known(seen.known_at), window_start(self.definition, moment), moment + seen.end_micros, moment + seen.before_micros,
+            held.bounds, begin, end, states.states, most, not is_first,
         )  # fmt: skip
         if is_tied and self.ties:
             chosen = pa.array(places)
