@@ -38,7 +38,7 @@ def _number(numbers: Array, keys: Array, valid: Array, least: int) -> int:
 @compiled
 def _looked_up(numbers: Array, keys: Array, valid: Array, least: int) -> Array:
     out = np.empty(len(keys), np.int64)
-    most = least + len(numbers) - 1
+    most = least + (len(numbers) - 1)  # the other sum may not fit 64 bits
     for row in range(len(keys)):
         is_known = (len(valid) == 0 or valid[row]) and least <= keys[row] <= most
         out[row] = numbers[keys[row] - least] if is_known else -1

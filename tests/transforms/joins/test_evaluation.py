@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import transforms.expressions.expression as hr
@@ -388,6 +388,8 @@ def test_tables_without_rows(aggregate: Aggregate) -> None:
         assert joined_column(definition, events, "at", rows, "time").to_pylist() == [expected]
 
 
+@example([None, 2**63 - 1, 2**63 - 1], [2**63 - 1, 0])
+@example([-(2**63), -(2**63) + 1], [-(2**63), 2**63 - 1])
 @given(st.lists(st.none() | st.integers(-3, 40) | st.integers(-(2**63), 2**63 - 1), max_size=20), st.lists(st.none() | st.integers(-5, 50) | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))  # fmt: skip
 def test_whole_numbers_are_keys_in_any_range(rows: list[int | None], events: list[int | None]) -> None:
     found = number_keys([pa.array(rows, pa.int64())], [pa.array(events, pa.int64())])
