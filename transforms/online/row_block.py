@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from transforms.arrays import Array
 from transforms.columns.arrays import one_array
-from transforms.joins.histories import Rows
 from transforms.joins.visibility import micros
 
 
@@ -26,11 +25,6 @@ class RowBlock(NamedTuple):
     time: Array
     columns: Mapping[str, pa.Array]
     known: Mapping[str, Array]
-
-    @property
-    def rows(self) -> Rows:
-        """The rows as histories are made of them."""
-        return Rows(self.time, self.columns, self.known)
 
     def take(self, places: Array) -> RowBlock:
         """The rows at these places."""
