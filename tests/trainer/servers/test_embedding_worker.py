@@ -120,6 +120,7 @@ def test_servers_that_cannot_be_named_are_one_error(body):
 
 
 def test_a_session_that_ends_or_opens_again_ends_its_connections_to_the_servers():
+    wait_until(lambda: client_threads() == 0)  # those of the tests before
     with thread_servers(2) as servers:
         worker = EmbeddingWorker(lambda greeting, check, named: [one.connect(greeting) for one in servers])
         unopened = worker.begin(Greeting())
