@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import JoinJobFailed, RunnerFailed
-from pipelines.joins.work import FRAGMENT, ROW, JoinWork
+from pipelines.joins.work import FRAGMENT, JoinWork
 from pipelines.runners.elements import CreateStrings, Redistribute
 from pipelines.runners.error_documents import error_document, error_from_document, read_object
 from pipelines.runners.remote import require_reach
@@ -29,6 +29,7 @@ from pipelines.runners.runner import RunnerOptions, run_pipeline
 from transforms.columns.arrays import one_array
 from transforms.errors import HeadraceError
 from transforms.joins.evaluation import joined_columns
+from warehouse.files.rows_by_key import ROW
 from warehouse.joins.computation import TIME, Computation, joined_parts
 from warehouse.storage.layout import JOBS
 from warehouse.storage.storage import Storage

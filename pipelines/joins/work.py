@@ -12,13 +12,14 @@ import pyarrow as pa
 from transforms.joins.columns_read import columns_read, other_columns
 from transforms.joins.definition import JoinDefinition
 from transforms.types import arrow_type
+from warehouse.files.rows_by_key import ROW
 from warehouse.joins.computation import TIME, Computation, read_events, read_rows
 from warehouse.joins.keys import Keys
 from warehouse.storage.storage import Storage
 from warehouse.tables.table import Fragment
 
-#: The columns of an event that say where its values go: the number of its fragment, and its row there.
-FRAGMENT, ROW = "@fragment", "@row"
+#: The column of an event with the number of its fragment; its row there is in :data:`~warehouse.files.rows_by_key.ROW`.
+FRAGMENT = "@fragment"
 
 
 @dataclass(frozen=True)

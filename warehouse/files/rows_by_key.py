@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrays import Array
+from transforms.columns.arrays import one_array
 from transforms.errors import DataError
 
 FORMAT = "headrace.rows-by-key/1"
@@ -76,11 +77,13 @@ def rows_by_key_writer(hashes: Array, rows: pa.Table, name: str) -> Callable[[IO
     """
     order = _sorting(hashes)
     columns = [_Column(at, field.name, str(field.type), rows.column(field.name).null_count > 0) for at, field in enumerate(rows.schema)]  # fmt: skip
-    heaped = {one.name: _heaped(_whole(rows.column(one.name)).take(pa.array(order))) for one in columns if one.is_text}
+    heaped = {
+        one.name: _heaped(one_array(rows.column(one.name)).take(pa.array(order))) for one in columns if one.is_text
+    }
     records = np.zeros(len(order), _record_type(columns))
     records[_HASH], records[_NUMBER] = hashes[order], order
     for one in columns:
-        array = _whole(rows.column(one.name))
+        array = one_array(rows.column(one.name))
         if one.is_text:
             lengths = np.diff(heaped[one.name][0]).astype(np.uint32)
             lengths[np.asarray(array.is_null())[order]] = _NO_TEXT
@@ -332,11 +335,6 @@ def _column(column: _Column, records: Array) -> pa.Array:
         return pa.array(values != 0, mask=mask)
     array, kind = pa.array(values, mask=mask), _TYPES[column.type]
     return array if array.type == kind else array.view(kind)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def _fixed(array: pa.Array) -> Array:
