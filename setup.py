@@ -56,7 +56,7 @@ EXTRAS = {
     "dataflow": ["apache-beam[gcp]>=2.70", *GCS, "packaging>=22", "protobuf>=4.25"],
     "torch": ["torch>=2.4"],
     "torchrec": ["torch>=2.4", "torchrec>=1.0"],
-    "train": ["keras>=3.8", "protobuf>=4.25", "tensorflow>=2.19"],
+    "train": ["keras>=3.8", "protobuf>=4.25", "scipy>=1.14", "tensorflow>=2.19", "threadpoolctl>=3.5"],
     "tft": [
         "apache-beam>=2.70",
         "protobuf>=4.25",

@@ -20,9 +20,9 @@ def load_scores(run_dir: str, checkpoint: str) -> Callable[[pa.Table], Array | d
 
     Raises :class:`InputError` for another newest checkpoint, and what loading a trained model raises.
     """
-    from headrace.terminal.quiet import import_tensorflow_quietly
+    from headrace.terminal.quiet import keep_tensorflow_quiet
 
-    import_tensorflow_quietly()
+    keep_tensorflow_quiet()
     from trainer.serving.trained import load_trained
 
     trained = load_trained(run_dir)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace.cli.options.scoring_hosts import ScoringHosts, scoring_command
 from headrace.terminal.output import say
 from headrace.terminal.progress import progress_bar
-from headrace.terminal.quiet import import_tensorflow_quietly
+from headrace.terminal.quiet import keep_tensorflow_quiet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +80,7 @@ def score(
         together: the hosts that do so; None: this process alone.
         command: the command line of another process of this machine, by its rank and where they meet.
     """
-    import_tensorflow_quietly()
+    keep_tensorflow_quiet()
     read = fragment_reader(warehouse, solution)
     with progress_bar(what, "events") as report:
         if together is None:
@@ -155,7 +155,7 @@ def score_due_pass(warehouse: Warehouse, prepared: PreparedRun, hosts: int = 1) 
     from trainer.run.scoring import score_held_out
     from trainer.serving.trained import load_trained
 
-    import_tensorflow_quietly()
+    keep_tensorflow_quiet()
     say(f"scoring the held-out events after pass {passes}")
     events = sum(ref.fragment.rows for ref in prepared.held_out_refs)
     if hosts > 1 and events >= SHARED_TEST_EVENTS:
@@ -198,7 +198,7 @@ def score_pass(
         together: the hosts.
         command: the command line of another process of this machine.
     """
-    import_tensorflow_quietly()
+    keep_tensorflow_quiet()
     from trainer.job.scoring.shared_scoring import score_together
     from trainer.options.config import TrainConfig
     from trainer.run.scoring import scored_pass

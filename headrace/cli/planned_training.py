@@ -11,7 +11,7 @@ from headrace.cli.options.tpus import TpuOptions
 from headrace.cli.train_options.hosts import HostOptions
 from headrace.feature_statistics import statistics_of_inputs
 from headrace.terminal.output import say
-from headrace.terminal.quiet import import_tensorflow_quietly
+from headrace.terminal.quiet import keep_tensorflow_quiet
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -107,9 +107,8 @@ def check_plan_tables(plan: PartitionPlan, solution: ReadSolution, options: Mapp
     from trainer.run.weights.run_partition import check_tables
 
     known = options_before_choices(options, run_dir=folder)
-    if known.has_own_code:
-        import_tensorflow_quietly()
-        known = with_code_digests(known)
+    keep_tensorflow_quiet()
+    known = with_code_digests(known)
     check_tables(plan, described(solution, known)[1], known)
 
 
@@ -125,8 +124,7 @@ def with_hot_rows(home: str, solution: ReadSolution, config: TrainConfig) -> Tra
 
     if config.hot_rows is None:
         return config
-    if config.has_own_code:
-        import_tensorflow_quietly()
+    keep_tensorflow_quiet()
     found = tables_of_model(home, solution.model, solution.model_version, config, None)
     if not config.hot_rows.share:
         return replace(config, hot_rows=HotOptions.read(hot_rows_of(config.hot_rows, found.facts)))

@@ -39,7 +39,7 @@ from headrace.cli.options.solutions import pinned
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import Report, progress_bar
 from headrace.terminal.quantities import moment_of
-from headrace.terminal.quiet import import_tensorflow_quietly
+from headrace.terminal.quiet import keep_tensorflow_quiet
 from headrace.terminal.units import many
 from trainer.job.launch.role_signals import end_with_supervisor
 from transforms.errors import DataError, InputError, NotFound
@@ -145,7 +145,7 @@ def _predict_together(
     recorded: ScoringMetrics,
 ) -> tuple[ScoringReport, str]:
     """Write the scores by all hosts at once; what they have done, on the first one, and the checkpoint."""
-    import_tensorflow_quietly()
+    keep_tensorflow_quiet()
     from pipelines.scoring import score_share
     from trainer.job.scoring.shared_model import shared_model
 

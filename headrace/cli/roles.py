@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,9 +23,10 @@ from headrace.launchers.role_commands import SLICE_PORT
 from headrace.metrics.process import Process
 from headrace.terminal.logs import log_as_role
 from headrace.terminal.quantities import check_grace
-from headrace.terminal.quiet import import_tensorflow_quietly
+from headrace.terminal.quiet import import_tensorflow_quietly, keep_tensorflow_quiet
 from transforms.errors import HeadraceError, InputError
 from transforms.execution.memory import keep_freed_memory
+from transforms.installation import own_module
 from transforms.metrics.registry import Registry
 
 if TYPE_CHECKING:
@@ -255,7 +257,7 @@ def host(
         serve(registry)
         is_over = run_host(
             replace(options, grace_secs=check_grace("--grace-secs", grace_secs)),
-            prepare=import_tensorflow_quietly,
+            prepare=_prepare_to_train,
             use_device=device.use,
             on_signals=on_termination,
             before_write=_slow(slow_disk),
@@ -264,6 +266,12 @@ def host(
             metrics=recorded,
         )
     _end(is_over, over_status)
+
+
+def _prepare_to_train() -> None:
+    """Load the kernels of most models while the host waits for its first epoch."""
+    keep_tensorflow_quiet()
+    import_module(own_module("trainer.model.compiled.compiled_dense"))
 
 
 @app.command("tpu-server")

@@ -50,7 +50,7 @@ from headrace.cli.training_lineage import recorded_training
 from headrace.feature_statistics import PROCESS, recorder
 from headrace.terminal.output import emit, say
 from headrace.terminal.progress import progress_bar
-from headrace.terminal.quiet import import_tensorflow_quietly
+from headrace.terminal.quiet import import_tensorflow_quietly, keep_tensorflow_quiet
 from headrace.terminal.stopping import interrupt_is_request
 from headrace.views.training import trained_screen
 from headrace.views.training_figures import (
@@ -199,7 +199,6 @@ def train(options: TrainOptions) -> None:
             scales_here = bool(report.running_servers) and on_servers is not None and on_servers.local is not None
             found = server_statuses(servers, among=None if scales_here else known)
         else:
-            import_tensorflow_quietly()
             scales_here = False
             with (
                 interrupt_is_request(_STOPPING) as is_stopped,
@@ -307,13 +306,13 @@ def choose_options(
     """
     from trainer.run.choosing.choose import choose_config
 
+    keep_tensorflow_quiet()
     return choose_config(
         solution,
         fragment_reader(warehouse, solution),
         options,
         run_dir=run_dir,
         tell=say,
-        before_trial=import_tensorflow_quietly,
         hosts=hosts,
         slice_has_tables=slice_has_tables,
     )

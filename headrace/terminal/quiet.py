@@ -38,6 +38,13 @@ def import_tensorflow_quietly() -> None:
     import_quietly("trainer.model.dense_model")
 
 
+def keep_tensorflow_quiet() -> None:
+    """Import TensorFlow as :func:`import_tensorflow_quietly` does where a model needs it: most are trained without it."""
+    from trainer.model.tensorflow_loading import load_with
+
+    load_with(import_tensorflow_quietly)
+
+
 def import_quietly(module: str) -> None:
     """Import a module, by its name in a checkout, that imports TensorFlow. Native output is shown only if the import fails."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -64,6 +64,7 @@ EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
     "examples": ("train", "tft"),
     "examples.torch_dlrm": ("torch",),
     "benchmarks": ("bench", *_PRODUCT_EXTRAS),
+    "benchmarks.support.dense_steps": ("bench", "jax", "torch", "train"),
     "docs": ("test",),
     "tests": ("test", *_PRODUCT_EXTRAS),
 }

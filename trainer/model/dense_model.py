@@ -6,7 +6,6 @@ number. Embedding tables are outside of this module: activations are its inputs,
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -14,11 +13,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.errors import ConfigError, TornCheckpoint
+from trainer.errors import ConfigError
 from trainer.model.dcn import Dcn
 from trainer.model.dense_optimizer import DenseOptimizer
 from trainer.model.dense_scaling import Scaling
-from trainer.model.dense_updates import step_rate
+from trainer.model.dense_state import check_kinds
 from trainer.model.dlrm import Dlrm
 from trainer.model.fm import FactorizationMachine
 from trainer.model.gradient_norms import NO_NORMS, GradientNorms
@@ -27,9 +26,11 @@ from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits, UnitCounter
 from trainer.model.inputs import InputLayout
 from trainer.model.keras_network import KerasNetwork
+from trainer.model.layer_seeds import embedding_drop_seed
 from trainer.model.losses import event_losses
 from trainer.model.mlp import random_of, trainable_of
 from trainer.model.network import Network
+from trainer.model.optimizer_slots import step_rate
 from trainer.model.segmented_optimizer import SegmentedOptimizer, assign, borrowed
 from trainer.model.segments import Segment, offsets_of
 from trainer.model.sequences.network import SequenceNetwork
@@ -38,7 +39,6 @@ from trainer.model.tower_training import TrainedTower
 from trainer.model.traced import Traced
 from trainer.options.config import TrainConfig
 from transforms.arrays import Array
-from transforms.errors import listed
 
 _Value = TypeVar("_Value")
 
@@ -234,9 +234,18 @@ class DenseModel:
 
         return differentiate
 
+    def in_tensorflow(self) -> DenseModel:
+        """This model."""
+        return self
+
     def host_model(self) -> DenseModel:
         """This model: see :meth:`TrainedDense.host_model <trainer.run.weights.dense_step.TrainedDense.host_model>`."""
         return self
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the last update of the dense weights, in units of the gradients of a batch's mean loss."""
+        return float(self._optimizer.rate.numpy())
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of the dense weights."""
@@ -405,15 +414,7 @@ class DenseModel:
         variables = self._variables()
         kinds = {name: (tuple(variable.shape), str(variable.dtype)) for name, variable in variables.items()}
         ours = {**kinds, **_numbered(self._optimizer.kinds())}
-        theirs = {name: (tuple(array.shape), str(array.dtype)) for name, array in state.items()}
-        differing = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-        if differing:
-            raise TornCheckpoint(
-                "the dense weights of a checkpoint must have the shapes of the model's, got others",
-                value=listed([f"{name}: {_shape_text(theirs.get(name))}" for name in differing]),
-                allowed=listed([f"{name}: {_shape_text(ours.get(name))}" for name in differing]),
-                next_step="continue with the options and the release of the run, or train in another run directory",
-            )
+        check_kinds(ours, state)
         for name, variable in variables.items():
             variable.assign(state[name])
         self._optimizer.load([state[name] for name in _numbered(self._optimizer.kinds())])
@@ -441,9 +442,4 @@ def _embedding_drop(config: TrainConfig) -> Any:
     """A dropout layer of [events, inputs], or None."""
     if not config.embedding_dropout:
         return None
-    digest = hashlib.sha256(b"headrace embedding dropout/1 %d" % config.seed).digest()
-    return keras.layers.Dropout(config.embedding_dropout, seed=int.from_bytes(digest[:4], "little") >> 1)
-
-
-def _shape_text(kind: tuple[tuple[int, ...], str] | None) -> str:
-    return "none" if kind is None else f"{kind[1]} {list(kind[0])}"
+    return keras.layers.Dropout(config.embedding_dropout, seed=embedding_drop_seed(config.seed))

@@ -9,9 +9,9 @@ import keras
 import numpy as np
 
 from trainer.model.adam import FusedAdam
-from trainer.model.dense_updates import NEWTON_PRIOR, step_rate
 from trainer.model.large_batch import Lamb, Lars
 from trainer.model.newton import DiagonalNewton
+from trainer.model.optimizer_slots import NEWTON_PRIOR, step_rate
 from trainer.options.config import TrainConfig
 from transforms.arrays import Array
 

@@ -70,6 +70,13 @@ class Scaling:
         self._mean = np.array([mean for _, mean, _ in columns], np.float32)
         self._deviation = np.array([deviation for _, _, deviation in columns], np.float32)
 
+    @property
+    def columns(self) -> tuple[Array, Array, Array]:
+        """By column, whether its logarithm is taken, its mean and its deviation; both are empty if the run has no scales."""
+        if self._active:
+            return self._log, self._mean, self._deviation
+        return self._log, self._mean[:0], self._deviation[:0]
+
     def scaled(self, dense: Any) -> Any:
         """Scale a float32 tensor [rows, columns]; unchanged if the run has no scales."""
         if not self._active:

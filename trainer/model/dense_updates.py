@@ -24,23 +24,6 @@ _ONE = np.float32(1)
 _EPSILON = 1e-7
 _LARS_MOMENTUM = np.float32(0.9)
 
-#: The first value of newton's slots, in squared gradients of one event: the precision of a normal prior of each weight.
-NEWTON_PRIOR = 5.0
-#: Arrays like a weight that each optimizer keeps for it, by their first value; that of newton is divided by ``batch_rows`` squared.
-SLOTS: dict[str, tuple[float, ...]] = {
-    "sgd": (),
-    "adagrad": (0.1,),
-    "adam": (0.0, 0.0),
-    "lamb": (0.0, 0.0),
-    "lars": (0.0,),
-    "newton": (NEWTON_PRIOR,),
-}
-
-
-def step_rate(kind: str, rate: float, batch_rows: int) -> float:
-    """The rate in units of the gradients of a batch's *mean* loss: that of newton is in those of one event."""
-    return rate / batch_rows if kind == "newton" else rate
-
 
 def updated(
     kind: str,
@@ -56,7 +39,7 @@ def updated(
 
     Args:
         kind: the optimizer.
-        rate: a :func:`step_rate`.
+        rate: a :func:`~trainer.model.optimizer_slots.step_rate`.
         weight: one array, or a segment of all weights.
         gradient: of its shape.
         slots: of its shape.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer.model.layer_seeds import LayerSeeds
 from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.options.config import TrainConfig
 
@@ -18,15 +18,11 @@ class SeededLayers:
     """Makes the layers of one network, or of one part ``of`` it; the n-th layer that is made has the n-th seed of the part."""
 
     def __init__(self, config: TrainConfig, of: str = "") -> None:
-        self._config, self._part = config, of.encode()
-        self._made = 0
+        self._config, self._seeds = config, LayerSeeds(config.seed, of)
 
     def next_seed(self) -> int:
-        """31 bits that depend on the run's seed, the part and the layer's place alone."""
-        self._made += 1
-        text = b"headrace layer/1 %d %d" % (self._config.seed, self._made)
-        digest = hashlib.sha256(text + b" " + self._part if self._part else text).digest()
-        return int.from_bytes(digest[:4], "little") >> 1
+        """The seed of the next layer."""
+        return self._seeds.next()
 
     def dense(self, units: int, width: int, activation: str | None, *, bias: bool = True) -> Any:
         """A built dense layer of ``width`` inputs."""

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer.model.dense_updates import step_rate, updated
+from trainer.model.dense_updates import updated
 from trainer.model.mlp import trainable_of
+from trainer.model.optimizer_slots import step_rate
 from trainer.model.rate_clock import RateClock
 from trainer.model.tower_modules import TowerModules
 from trainer.model.traced import Traced

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.errors import ConfigError, RunMismatch
+from trainer.model.tensorflow_loading import load_tensorflow
 from trainer.options.config import TrainConfig
 from transforms.errors import HeadraceError, nearest
 from transforms.functions.bundle import write_bundle
@@ -29,6 +30,8 @@ def with_code_digests(config: TrainConfig) -> TrainConfig:
     Raises :class:`ConfigError` for a function that cannot be imported, and
     :class:`~transforms.functions.errors.Unfingerprintable` for code without a digest.
     """
+    if config.has_own_code:
+        load_tensorflow()  # which their modules import
     if config.has_own_network:
         config = replace(config, network_digest=_digest_of(_imported(config.network, "network"), config.network))
     if config.embeddings:

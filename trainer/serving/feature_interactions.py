@@ -42,6 +42,7 @@ def sample_interactions(
     summed = InteractionSum(tuple(feature.name for feature in layout.features))
     refs = [ref for part in in_time_order(solution) for ref in fragment_refs(part.key, part.fragments)]
     chosen, all_events = spread(refs, _MOST_FRAGMENTS), min(most_events, solution.rows)
+    dense = weights.dense.host_model().in_tensorflow()
     for done, ref in enumerate(chosen):
         wanted = (most_events - summed.events) // (len(chosen) - done)
         if wanted < 1:
@@ -49,7 +50,7 @@ def sample_interactions(
         stream = fragment_stream([ref], read, layout, ahead=1, head=weights.head)
         with closing(stream):  # type: ignore[type-var]
             for batch in make_batches(stream, layout, batch_rows=trained.config.batch_rows):
-                vectors = weights.dense.host_model().vectors(weights.look_up(batch).deep)[: min(batch.rows, wanted)]
+                vectors = dense.vectors(weights.look_up(batch).deep)[: min(batch.rows, wanted)]
                 summed.add(vectors)
                 wanted -= len(vectors)
                 if progress:

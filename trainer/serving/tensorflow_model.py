@@ -61,11 +61,11 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
             raise ConfigError("a SavedModel cannot hold hashed tables", where="hashed", value=", ".join(trained.config.hashed),
                               next_step="publish the weights with headrace export delta, or predict with headrace predict or infer")  # fmt: skip
         weights = trained.weights
-        self._layout, self._head, self._dense = weights.layout, weights.head, weights.dense.host_model()
+        self._layout, self._head, self._dense = weights.layout, weights.head, weights.dense.host_model().in_tensorflow()
         self.deep_tables = _variables(weights.engine)
         self.linear_tables = _variables(weights.linear)
         self._deep_features, self._linear_features = _features_of(weights.engine), _features_of(weights.linear)
-        dense = weights.dense.host_model().tensors()
+        dense = self._dense.tensors()
         maps = calibration_arrays(weights.head, trained.identity.config, trained.calibrations)
         self._maps = tuple(maps)
         self.layers = [*dense.values(), *(tf.Variable(table, trainable=False) for table in maps.values())]

@@ -7,6 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from trainer.model import optimizer_slots
+
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 dense_updates = pytest.importorskip("trainer.model.dense_updates")
@@ -31,7 +33,7 @@ def test_updates_equal_those_of_keras(kind, theirs):
     first = source.normal(size=(3, 4)).astype(np.float32)
     variable, optimizer = keras.Variable(first), theirs(learning_rate=0.1)
     optimizer.build([variable])
-    weight, slots = tf.constant(first), [tf.fill([3, 4], start) for start in dense_updates.SLOTS[kind]]
+    weight, slots = tf.constant(first), [tf.fill([3, 4], start) for start in optimizer_slots.SLOTS[kind]]
     for step in range(4):
         gradient = tf.constant(source.normal(size=(3, 4)).astype(np.float32))
         optimizer.apply([gradient], [variable])
@@ -53,7 +55,7 @@ def test_a_step_of_lars_is_a_share_of_each_matrix():
 
 @pytest.mark.parametrize("kind", ["lamb", "lars"])
 def test_a_matrix_of_zeros_and_one_without_a_gradient_have_finite_steps(kind):
-    slots = [tf.zeros([2, 2])] * len(dense_updates.SLOTS[kind])
+    slots = [tf.zeros([2, 2])] * len(optimizer_slots.SLOTS[kind])
     for weight, gradient in ((0.0, 1.0), (1.0, 0.0), (0.0, 0.0)):
         after, *_ = dense_updates.updated(kind, 0.1, tf.fill([2, 2], weight), tf.fill([2, 2], gradient), slots, 0.0)
         assert np.isfinite(after.numpy()).all()

@@ -75,9 +75,11 @@ def test_units_that_are_off_for_all_events_are_counted():
     log = planted_log("two ids", rows=6000)
     weights, _ = trained(log, activation="relu", linear=True)
     assert weights.idle_units.off < 48
-    for mlp in weights.dense._network.mlps:
-        for layer in mlp.layers:
-            layer.bias.assign(np.full(layer.units, -1000, np.float32))
+    state = weights.dense.state()
+    for name, array in state.items():
+        if name.startswith("weights/") and array.ndim == 1 and array.size > 1:
+            array.fill(-1000)  # the biases of hidden layers
+    weights.dense.load_state(state)
     config = TrainConfig("run", **{**NEW, "activation": "relu", "linear": True})
     batch = next(iter(make_batches(log.fragments, log.layout(config), batch_rows=config.batch_rows)))
     for _ in range(1000):

@@ -222,6 +222,7 @@ def test_any_subset_of_inputs_trains(tmp_path, types):
 def test_deterministic_mode_refuses_a_process_with_other_threads(tmp_path):
     tf.constant(1.0)  # TensorFlow now runs, with threads that can no longer be set
     data = Synthetic(1, 10)
+    sequences = {"words": {"length": 3, "encoder": "mean"}}  # a network in TensorFlow
     with pytest.raises(ConfigError, match="deterministic") as caught:
-        train(data.solution, data.read, config(tmp_path, deterministic=True, threads=7))
+        train(data.solution, data.read, config(tmp_path, deterministic=True, threads=7, sequences=sequences))
     assert caught.value.allowed == "(7, 1)"

@@ -58,7 +58,7 @@ def test_each_update_has_the_rate_of_its_step(tmp_path, monkeypatch, staleness):
 
     def note_dense(weights, *arguments):
         found = apply_(weights, *arguments)
-        rates["dense"].append(float(weights.dense._optimizer.rate.numpy()) / 0.003)
+        rates["dense"].append(weights.dense.learning_rate / 0.003)
         return found
 
     monkeypatch.setattr(Weights, "_update_rows", note_rows)

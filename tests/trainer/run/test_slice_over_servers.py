@@ -66,6 +66,7 @@ KINDS = {
 
 
 @pytest.mark.medium
+@pytest.mark.usefixtures("in_tensorflow")
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_device_trains_the_bits_of_the_cpu(servers, tmp_path, kind):
     """The order of sums is that of the cpu, so all bits are equal; staleness is counted as there."""
@@ -108,6 +109,7 @@ def test_one_array_enters_a_device_and_one_leaves_it_each_step(servers, tmp_path
 
 
 @pytest.mark.medium
+@pytest.mark.usefixtures("in_tensorflow")
 def test_a_run_resumes_on_the_cpu_and_on_other_devices(servers, tmp_path):
     data, options = Synthetic(3, 150), {"linear": True, "staleness": 2, "partitions_per_epoch": 1}
     trained(data, servers, tmp_path / "straight", **options)

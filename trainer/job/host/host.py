@@ -32,6 +32,7 @@ from trainer.job.host.served_host_weights import ServedHostWeights
 from trainer.job.host.sharded_weights import ShardedWeights
 from trainer.job.host.snapshots import Snapshot, take_snapshot
 from trainer.job.host.unit_gate import UnitGate
+from trainer.model.tensorflow_loading import load_tensorflow
 from trainer.options.combinations import MOVING, Setup
 from trainer.options.config import TrainConfig, recorded_options
 from trainer.options.hot_rows import HotOptions
@@ -544,6 +545,7 @@ class Host:
         if hosts != 1 and not is_served:
             raise ConfigError("a job whose tables are in a TPU slice must have one host", value=hosts, allowed="1",
                               next_step="give --servers N: then each host has a slice for the dense part; or start the hosts without --tpu")  # fmt: skip
+        load_tensorflow()
         from trainer.model.tensorflow_settings import prepare_tensorflow
 
         if self._slice is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from trainer.job.host.channels import Channels
 from trainer.job.host.dense.dense_sums import DenseSums, StagedSums
@@ -15,14 +14,11 @@ from trainer.options.config import TrainConfig
 from trainer.planning import host_grid
 from trainer.planning.host_grid import GRID_BYTES, HostGrid, SumFigures
 from trainer.run.reading.batches import Batch
-from trainer.run.weights.dense_step import DenseStep, LookedUp, TableGradients
+from trainer.run.weights.dense_step import DenseStep, HostDense, LookedUp, TableGradients
 from trainer.run.weights.run_state import Weights, build_dense
 from trainer.run.weights.slice_dense import SliceDense
 from trainer.tables.engine import EmbeddingEngine
 from trainer.tables.tpu.slices import TpuSlice
-
-if TYPE_CHECKING:
-    from trainer.model.dense_model import DenseModel
 
 
 class HostWeights(Weights):
@@ -44,7 +40,7 @@ class HostWeights(Weights):
         engine: EmbeddingEngine | None = None,
         linear: EmbeddingEngine | None = None,
         *,
-        dense: DenseModel | None = None,
+        dense: HostDense | None = None,
         slice_: TpuSlice | None = None,
         dense_values: str = "float32",
         bucket_bytes: int = BUCKET_BYTES,
@@ -67,11 +63,13 @@ class HostWeights(Weights):
             return
         dense = dense or build_dense(layout, config, head, rows=config.rows_of_host(hosts))
         dense.check_replicable()
-        super().__init__(layout, engine, dense, head, linear)
         grid = grid_for(dense.sizes)
         if pays(config.dense_optimizer, dense, hosts, sharded_bytes):
-            self._sums = ShardedUpdates(dense, channels, bucket_bytes, grid=grid, values=dense_values)
+            in_segments = dense.in_tensorflow()
+            super().__init__(layout, engine, in_segments, head, linear)
+            self._sums = ShardedUpdates(in_segments, channels, bucket_bytes, grid=grid, values=dense_values)
         else:
+            super().__init__(layout, engine, dense, head, linear)
             buckets = GradientBuckets.of(dense.sizes, hosts, bucket_bytes, grid=grid)
             self._sums = StagedSums(dense, channels, buckets, values=dense_values)
 

@@ -21,7 +21,7 @@ from trainer.options.towers import FLAT, HostTowers
 from trainer.planning.host_grid import GRID_BYTES
 from trainer.planning.plan import PartitionPlan
 from trainer.run.reading.batches import Batch
-from trainer.run.weights.run_state import LINEAR, AttemptBeginning, build_dense, limits_of, linear_features
+from trainer.run.weights.run_state import LINEAR, AttemptBeginning, build_in_tensorflow, limits_of, linear_features
 from trainer.run.weights.saved_tables import under
 from trainer.tables.batches import IdBatch, id_dtype
 from trainer.tables.engine import EmbeddingEngine
@@ -72,7 +72,7 @@ class ShardedWeights(HostWeights):
             placement = placement_of_hosts(towers, exchange.hosts)
             if has_own_modules(layout, config, towers.towers):
                 rows = config.rows_of_host(exchange.hosts)
-                dense = build_dense(layout, config, head, rows=rows, takes_outputs=True)
+                dense = build_in_tensorflow(layout, config, head, rows=rows, takes_outputs=True)
                 self._modules = TowerWeights(dense, placement, exchange)
             engine = towered = _tower_tables(
                 layout,

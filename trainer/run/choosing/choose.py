@@ -6,7 +6,7 @@ Deterministic: equal data and given options give equal choices. A run with a che
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,21 +42,17 @@ def choose_config(
     *,
     run_dir: str,
     tell: Tell | None = None,
-    before_trial: Callable[[], None] = lambda: None,
     hosts: int = 1,
     slice_has_tables: bool = False,
 ) -> TrainConfig:
     """The options of a run: those ``given``, else those of its checkpoint, else choices by the data.
 
-    ``before_trial``: called before models are built to be compared, such as to import TensorFlow; ``hosts``: the most hosts of the job that trains;
+    ``hosts``: the most hosts of the job that trains;
     ``slice_has_tables``: its tables are in a TPU slice, which lacks some options of tables.
     An option that is None or "auto" counts as not given, and a staleness that is "auto" or a bound is chosen by the ids. Raises :class:`ConfigError` for options out of range, and the errors of reading a fragment.
     """
     asked, bound = _asked(given), staleness_bound(given.get("staleness"))
-    plain = TrainConfig.from_document(asked, run_dir=run_dir)
-    if plain.has_own_code:
-        before_trial()  # its module imports TensorFlow
-        plain = with_code_digests(plain)
+    plain = with_code_digests(TrainConfig.from_document(asked, run_dir=run_dir))
     saved = read_newest_run(run_dir, on_skip=_ignore, weights=False)
     if saved is not None:
         return _continued(saved.identity.config, asked, run_dir, tell or _ignore)
@@ -73,9 +69,7 @@ def choose_config(
     head = head.fitted(_figures(head, sample))
     by_rule = chosen_by_rule(facts, asked)
     ruled = dataclasses.replace(plain, **by_rule.options)
-    by_trial = _by_trial(
-        facts, sample, asked, ruled, layout, head, tell or _ignore, before_trial, hosts, slice_has_tables
-    )
+    by_trial = _by_trial(facts, sample, asked, ruled, layout, head, tell or _ignore, hosts, slice_has_tables)
     reasons = {**by_rule.reasons, **by_trial.reasons}
     config = dataclasses.replace(ruled, **by_trial.options)
     if bound is not None:
@@ -162,7 +156,6 @@ def _by_trial(
     layout: InputLayout,
     head: AnyHead,
     tell: Tell,
-    before_trial: Callable[[], None],
     hosts: int,
     slice_has_tables: bool,
 ) -> Choices:
@@ -176,7 +169,6 @@ def _by_trial(
     passes, linear_passes = (_most_passes(given, facts, is_linear=is_linear) for is_linear in (False, True))
     data = TrialData(dataclasses.replace(ruled, passes=passes), layout, head, slices, linear_passes)
     base = data.base_losses()
-    before_trial()
     models = TrialModels()
     trials = try_candidates(candidates, data, models, base, tell)
     rarer = facts.rarer * sum(map(len, base)) / facts.sampled

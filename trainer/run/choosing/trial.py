@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,13 +21,13 @@ from trainer.run.choosing.candidates import Candidate
 from trainer.run.choosing.losses import constant_logits
 from trainer.run.choosing.selection import Trial, still_possible
 from trainer.run.choosing.slices import TimeSlice
-from trainer.run.reading.batches import make_batches
+from trainer.run.reading.batches import Batch, make_batches
 from trainer.run.reading.columns import DecodedFragment
 from trainer.run.weights.run_state import Weights, build_dense, build_weights
 from transforms.arrays import Array
 
 if TYPE_CHECKING:
-    from trainer.model.dense_model import DenseModel
+    from trainer.run.weights.dense_step import HostDense
 
 #: Called with a sentence about the current candidate.
 Tell = Callable[[str], None]
@@ -48,6 +48,7 @@ class TrialData:
     Attributes:
         config: their other options, with the most passes of a network.
         linear_passes: the most passes of a linear model.
+        batches: of the slices.
         layout, head: of the model.
         slices: of the sample.
     """
@@ -57,6 +58,7 @@ class TrialData:
     head: AnyHead
     slices: tuple[TimeSlice, ...]
     linear_passes: int = 1
+    batches: TrialBatches = field(default_factory=lambda: TrialBatches())
 
     def labels(self, k: int) -> Array:
         """The labels of a slice."""
@@ -74,11 +76,26 @@ class TrialData:
         return found
 
 
+class TrialBatches:
+    """The batches of a trial's events, made once: no option of a candidate changes them."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[object, ...], list[Batch]] = {}
+
+    def of(
+        self, name: tuple[object, ...], events: Sequence[DecodedFragment], layout: InputLayout, batch_rows: int
+    ) -> Sequence[Batch]:
+        """The batches of the events of this name."""
+        if name not in self._made:
+            self._made[name] = list(make_batches(events, layout, batch_rows=batch_rows))
+        return self._made[name]
+
+
 class TrialModels:
     """Models in their initial state; networks of one structure are traced once."""
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[DenseModel, Mapping[str, Array]]] = {}
+        self._made: dict[str, tuple[HostDense, Mapping[str, Array]]] = {}
 
     def initial(self, layout: InputLayout, config: TrainConfig, head: AnyHead) -> Weights:
         """A model in its initial state. One that was given before must not be used any more."""
@@ -162,12 +179,10 @@ class _CandidateRun:
         data, rows = self._data, self._config.batch_rows
         labels = data.labels(k)
         try:
-            for batch in make_batches(trained, self._layout, batch_rows=rows):
+            for batch in data.batches.of(("trained", k, self._config.passes == 1), trained, self._layout, rows):
                 weights.train(batch)
-            parts = [
-                weights.predict(batch)
-                for batch in make_batches(data.slices[k].validated, self._layout, batch_rows=rows)
-            ]
+            validated = data.batches.of(("validated", k), data.slices[k].validated, self._layout, rows)
+            parts = [weights.predict(batch) for batch in validated]
         except NonFiniteLoss:
             return np.full(len(labels), _DIVERGED), constant_logits(data.head, [labels], len(labels))
         logits = np.concatenate(parts)

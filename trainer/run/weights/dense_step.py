@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from trainer.model.gradient_norms import GradientNorms
 from trainer.model.idle_units import IdleUnits
 from transforms.arrays import Array
 
 if TYPE_CHECKING:
+    from trainer.model.compiled.compiled_dense import CompiledDense
     from trainer.model.dense_model import DenseModel
 
 
@@ -41,6 +42,10 @@ class DenseStep:
 
     logits: Array
     gradients: TableGradients
+
+
+#: The dense part of a model in the memory of this process.
+HostDense: TypeAlias = "CompiledDense | DenseModel"
 
 
 class SummedDense(Protocol):
@@ -78,7 +83,7 @@ class TrainedDense(Protocol):
     ) -> tuple[Array, Array, Array]:
         """One update of the dense weights; returns the logits before it, and the gradients of both kinds of activations."""
 
-    def host_model(self) -> DenseModel:
+    def host_model(self) -> HostDense:
         """The dense part with the weights of now, in this process; what is changed of it does not change training elsewhere."""
 
     def state(self) -> dict[str, Array]:

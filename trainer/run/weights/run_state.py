@@ -14,6 +14,7 @@ from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.checkpoints.shard_name import ShardName
 from trainer.errors import TornCheckpoint
 from trainer.model.calibration import Calibration
+from trainer.model.compiled.compiled_dense import CompiledDense, is_compiled
 from trainer.model.gradient_norms import GradientNorms
 from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits
@@ -21,6 +22,7 @@ from trainer.model.inputs import InputLayout, rate_of
 from trainer.model.metrics import AnyScores, StoredScores
 from trainer.model.rate_clock import RateClock
 from trainer.model.task_heads import AnyHead
+from trainer.model.tensorflow_loading import load_tensorflow
 from trainer.model.unbounded_tables import table_limits
 from trainer.options.config import TrainConfig
 from trainer.options.document_field import OPEN, DocumentField
@@ -33,7 +35,7 @@ from trainer.run.progress.held_out import NO_CALIBRATIONS, HeldOut
 from trainer.run.progress.identity import RunIdentity
 from trainer.run.progress.ledger import Ledger
 from trainer.run.reading.batches import Batch
-from trainer.run.weights.dense_step import DenseStep, LookedUp, TableGradients, TrainedDense
+from trainer.run.weights.dense_step import DenseStep, HostDense, LookedUp, TableGradients, TrainedDense
 from trainer.run.weights.saved_tables import check_whole, own_place, parted_tables, saved_states, state_arrays, under
 from trainer.run.weights.server_shards import ServerShards
 from trainer.run.weights.step_pipeline import StepPipeline, Steps
@@ -433,9 +435,9 @@ def build_weights(
     head: AnyHead = BINARY,
     *,
     plan: PartitionPlan | None = None,
-    dense: DenseModel | None = None,
+    dense: HostDense | None = None,
 ) -> Weights:
-    """A model in its initial state. Loads and configures TensorFlow.
+    """A model in its initial state. Loads and configures TensorFlow if its dense part needs it.
 
     ``dense``: its dense part, if it is built. ``plan``: the tables of the deep part are partitioned by it over simulated cores, those of the linear part over the same cores by rows.
     """
@@ -452,10 +454,18 @@ def build_weights(
     return Weights(layout, engine, dense, head, linear)
 
 
-def build_dense(
+def build_dense(layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY, *, rows: int = 0) -> HostDense:
+    """The dense part of a model in its initial state; ``rows``: see :class:`DenseModel`. Loads and configures TensorFlow if it needs it."""
+    if is_compiled(layout, config):
+        return CompiledDense(layout, config, head, rows=rows)
+    return build_in_tensorflow(layout, config, head, rows=rows)
+
+
+def build_in_tensorflow(
     layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY, *, rows: int = 0, takes_outputs: bool = False
 ) -> DenseModel:
-    """The dense part of a model in its initial state; ``rows``, ``takes_outputs``: see :class:`DenseModel`. Loads and configures TensorFlow."""
+    """As :func:`build_dense`, in TensorFlow, which has every dense part; ``takes_outputs``: see :class:`DenseModel`."""
+    load_tensorflow()
     from trainer.model.dense_model import DenseModel
     from trainer.model.tensorflow_settings import prepare_tensorflow
 

@@ -22,6 +22,7 @@ from trainer.model.gradient_norms import NO_NORMS, GradientNorms
 from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
+from trainer.model.tensorflow_loading import load_tensorflow
 from trainer.options.config import TrainConfig
 from trainer.run.weights.slice_step import SliceStep
 from trainer.tables.tpu.replica_variables import over_replicas
@@ -48,6 +49,7 @@ class SliceDense:
         *,
         hosts: int = 1,
     ) -> None:
+        load_tensorflow()
         from trainer.model.dense_step import DensePart
         from trainer.model.packed_step import PackedStep
         from trainer.model.tensorflow_settings import prepare_tensorflow

@@ -16,6 +16,7 @@ from trainer.model.gradient_norms import NO_NORMS, GradientNorms
 from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout
 from trainer.model.task_heads import AnyHead
+from trainer.model.tensorflow_loading import load_tensorflow
 from trainer.options.config import TrainConfig
 from trainer.planning.plan import PartitionPlan
 from trainer.run.reading.batches import Batch
@@ -237,6 +238,7 @@ def weights_on(
     """
     if slice_ is None:
         return build_weights(layout, config, head, plan=plan)
+    load_tensorflow()
     from trainer.model.tensorflow_settings import prepare_tensorflow
 
     prepare_tensorflow(config)

@@ -59,6 +59,8 @@ def split_events(offsets: Array, costs: Array, threads: int) -> list[tuple[int, 
     ``offsets``: of the bags, int64 [features, events + 1]; ``costs``: of one id and of one bag of each feature.
     """
     events = offsets.shape[1] - 1
+    if threads == 1:
+        return [(0, events)] if events else []
     places = np.arange(_GRID + 1) * events // _GRID
     ends = costs @ (offsets[:, places] - offsets[:, :1] + places)
     cuts = places[np.searchsorted(ends, ends[-1] * np.arange(1, threads) / threads)]
@@ -70,6 +72,8 @@ def split_evenly(costs: Array, threads: int) -> list[slice]:
     """Cut a sequence of works into at most ``threads`` runs of about equal cost."""
     if not len(costs):
         return []
+    if threads == 1:
+        return [slice(0, len(costs))]
     ends = np.cumsum(costs)
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, threads) / threads, side="left") + 1
     bounds = [0, *np.minimum(cuts, len(costs)).tolist(), len(costs)]

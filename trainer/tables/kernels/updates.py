@@ -128,7 +128,8 @@ class RowUpdates:
                 for one in lists
             ]
         )
-        buckets = np.stack([np.repeat(used, masks[used] + 1), _ranges(masks[used] + 1)], axis=1)
+        own = masks[used] + 1
+        buckets = np.stack([np.repeat(used, own), _ranges(own)], axis=1)
         starts = entries.starts
         sizes = starts[buckets[:, 0], buckets[:, 1] + 1] - starts[buckets[:, 0], buckets[:, 1]]
         distinct = np.zeros((threads, len(counts)), np.int64)

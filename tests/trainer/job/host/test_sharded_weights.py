@@ -68,6 +68,7 @@ def test_buckets_and_overlap_change_no_bit(prepared_of, name, hosts):
         assert_equal(trained(scene, hosts, bucketed(bucket_bytes), in_turn, delays=0.001), expected)
 
 
+@pytest.mark.usefixtures("in_tensorflow")
 @pytest.mark.parametrize("hosts", [1, 3])
 def test_all_hosts_count_the_hidden_units_that_are_off_for_all_of_their_events(prepared_of, hosts):
     """Units that are off on one host alone are on: the sums of gradients tell."""

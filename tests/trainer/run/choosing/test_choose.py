@@ -93,7 +93,7 @@ def test_given_options_are_kept_and_auto_is_none(tmp_path):
     data = Synthetic(2, 150)
     given = {**SMALL, "batch_rows": 33, "passes": 2, "deep": False, "linear": True, "linear_learning_rate": 0.3,
              "dense_learning_rate": 0.02, "initial_bias": "auto", "events_per_epoch": None}  # fmt: skip
-    chosen = choose_config(data.solution, data.read, given, run_dir=str(tmp_path), before_trial=pytest.fail)
+    chosen = choose_config(data.solution, data.read, given, run_dir=str(tmp_path))
     kept = {name: getattr(chosen, name) for name in given if given[name] not in (None, "auto")}
     assert kept == {name: value for name, value in given.items() if value not in (None, "auto")}
     assert chosen.initial_bias != 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trainer.job.host.channels import Channels
 from trainer.job.host.dense.all_reduce import AllReduce, DenseSum, SegmentUpdates
 from trainer.job.host.dense.flat_all_reduce import FlatAllReduce
@@ -12,11 +10,8 @@ from trainer.job.host.dense.grid_all_reduce import GridAllReduce
 from trainer.job.host.dense.part_encoding import encoding_of
 from trainer.planning.host_grid import FLOAT_BYTES, SumFigures, flat_bytes, grid_bytes
 from trainer.run.reading.batches import Batch
-from trainer.run.weights.dense_step import DenseStep, LookedUp, SummedDense, TableGradients
+from trainer.run.weights.dense_step import DenseStep, HostDense, LookedUp, SummedDense, TableGradients
 from transforms.arrays import Array
-
-if TYPE_CHECKING:
-    from trainer.model.dense_model import DenseModel
 
 
 def all_reduce_of(
@@ -113,7 +108,7 @@ class StagedSums(DenseSums):
 
     def __init__(
         self,
-        dense: DenseModel,
+        dense: HostDense,
         channels: Channels,
         buckets: GradientBuckets,
         updates: SegmentUpdates | None = None,

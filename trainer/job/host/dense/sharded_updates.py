@@ -18,7 +18,7 @@ from trainer.job.host.dense.gradient_buckets import BUCKET_BYTES, GradientBucket
 from trainer.model.segments import ALIGNED_FLOATS, BY_ELEMENT
 from trainer.planning.host_grid import HostGrid
 from trainer.run.reading.batches import Batch
-from trainer.run.weights.dense_step import DenseStep, LookedUp
+from trainer.run.weights.dense_step import DenseStep, HostDense, LookedUp
 from transforms.arrays import Array
 from transforms.errors import DataError
 
@@ -34,7 +34,7 @@ _LEAST_HOSTS = {"adam": 2, "adagrad": 4, "newton": 4}
 _FLOAT_BYTES = 4
 
 
-def pays(optimizer: str, dense: DenseModel, hosts: int, sharded_bytes: int = SHARDED_BYTES) -> bool:
+def pays(optimizer: str, dense: HostDense, hosts: int, sharded_bytes: int = SHARDED_BYTES) -> bool:
     """Whether hosts update their segments of the dense weights in place of all of them. It is the same on all hosts.
 
     Optimizers that are not in :data:`~trainer.model.segments.BY_ELEMENT` cannot. Weights on a GPU are updated there, in less time than they take to leave it.

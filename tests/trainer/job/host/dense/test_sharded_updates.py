@@ -23,6 +23,8 @@ from transforms.errors import DataError
 
 pytest.importorskip("tensorflow")
 
+pytestmark = pytest.mark.usefixtures("in_tensorflow")  # segments are there
+
 
 @pytest.mark.parametrize(
     ("name", "hosts", "options"),
