@@ -74,13 +74,17 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
     def __call__(self, inputs: Mapping[str, TensorColumn]) -> dict[str, Any]:
         """The prediction, float64, of the model's inputs as tensors, or those of each label as ``prediction_NAME``."""
         rows = rows_of(next(iter(inputs.values())))
-        bags = {item.name: _bags(inputs[item.name], rows) for item in self._layout.embedded}
+        newest: dict[str, _Bags] = {}
         for place in self._layout.sequences:
             for name in (self._layout.embedded[f].name for f in place.inputs):
-                bags[name] = newest_bags(*bags[name], rows, place.options.length)
-        deep = self._activations(bags, self.deep_tables, self._deep_features, rows)
-        linear = self._activations(bags, self.linear_tables, self._linear_features, rows)
-        lengths = [_lengths(bags[self._layout.embedded[one.rows].name], rows) for one in self._layout.sequences]
+                newest[name] = newest_bags(*_bags(inputs[name], rows), rows, place.options.length)
+        ids = {
+            item.name: newest.get(item.name) or _ids(inputs[item.name], rows, feature)
+            for item, feature in zip(self._layout.embedded, self._layout.features, strict=True)
+        }
+        deep = self._activations(ids, self.deep_tables, self._deep_features, rows)
+        linear = self._activations(ids, self.linear_tables, self._linear_features, rows)
+        lengths = [_lengths(newest[self._layout.embedded[one.rows].name], rows) for one in self._layout.sequences]
         logits = self._dense.logits(deep, linear, tf.concat([_numbers(inputs, self._layout, rows), *lengths], axis=1))
         if isinstance(self._head, Head):
             return {PREDICTION: _prediction(self._head, self._calibrated("", logits))}
@@ -104,11 +108,15 @@ class Scorer(tf.Module):  # type: ignore[misc, unused-ignore]
         return tf.gather(images, base) + tf.gather(slopes, at) * (x - tf.gather(starts, base))
 
     def _activations(
-        self, bags: Mapping[str, _Bags], tables: Mapping[str, Any], features: Sequence[FeatureSpec], rows: Any
+        self,
+        ids: Mapping[str, _Bags | DenseTensor],
+        tables: Mapping[str, Any],
+        features: Sequence[FeatureSpec],
+        rows: Any,
     ) -> Any:
         if not tables:
             return tf.zeros([rows, 0])
-        found = [_activation(bags[feature.name], tables[feature.table.name], rows, feature) for feature in features]
+        found = [_activation(ids[feature.name], tables[feature.table.name], rows, feature) for feature in features]
         return tf.concat(found, axis=1)
 
 
@@ -170,8 +178,23 @@ def _one_each(place: int, features: int, first: int, last: int) -> IdBatch:
     return IdBatch(np.arange(first, last, dtype=np.int64), offsets)
 
 
-def _activation(column: _Bags, table: Any, rows: Any, feature: FeatureSpec) -> Any:
+def _ids(column: TensorColumn, rows: Any, feature: FeatureSpec) -> _Bags | DenseTensor:
+    """The bags of a column; one of a single id an event as it is, unless its table gives a sequence."""
+    return column if isinstance(column, DenseTensor) and not feature.max_sequence_length else _bags(column, rows)
+
+
+def _row_of_one(column: DenseTensor, table: Any) -> Any:
+    """The row of the one id of each event, float32 [rows, width]: every combiner's result of a bag of one; zeros for a null."""
+    if column.valid is None:
+        return tf.gather(table, column.values)
+    found = tf.gather(table, tf.where(column.valid, column.values, 0))
+    return tf.where(column.valid[:, tf.newaxis], found, 0.0)
+
+
+def _activation(column: _Bags | DenseTensor, table: Any, rows: Any, feature: FeatureSpec) -> Any:
     """The combined rows of each bag, or the rows of its first ids, float32 [rows, width]."""
+    if isinstance(column, DenseTensor):
+        return _row_of_one(column, tf.convert_to_tensor(table))
     ids, bags, weights = column
     if feature.max_sequence_length:
         return _sequence(table, _ragged(ids, bags, rows), weights, feature)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from transforms.twins.code_points import decoded, encoded, expanded, looked_up
@@ -20,11 +22,25 @@ def lower(text: TensorColumn) -> TensorColumn:
 
 def upper(text: DenseTensor) -> DenseTensor:
     """Upper case."""
-    return DenseTensor(encoded(expanded(decoded(text.values), upper_table())))
+    return DenseTensor(
+        _changed(text.values, tf.strings.upper, lambda values: encoded(expanded(decoded(values), upper_table())))
+    )
 
 
 def _lower(values: tf.Tensor) -> tf.Tensor:
-    return encoded(expanded(_with_final_sigmas(decoded(values)), lower_table()))
+    return _changed(
+        values,
+        tf.strings.lower,
+        lambda texts: encoded(expanded(_with_final_sigmas(decoded(texts)), lower_table())),
+    )
+
+
+def _changed(
+    values: tf.Tensor, of_ascii: Callable[[tf.Tensor], tf.Tensor], of_all: Callable[[tf.Tensor], tf.Tensor]
+) -> tf.Tensor:
+    """The texts in the other case: where all of them are ASCII by TensorFlow's own operation, which changes no other byte."""
+    are_ascii = tf.reduce_all(tf.strings.regex_full_match(values, r"[\x00-\x7F]*"))
+    return tf.cond(are_ascii, lambda: of_ascii(values), lambda: of_all(values))
 
 
 def _with_final_sigmas(codes: tf.RaggedTensor) -> tf.RaggedTensor:
