@@ -30,7 +30,7 @@ _COLLECTED_AFTER = 50_000
 
 #: Optional packages, and the extra that installs each.
 EXTRAS = {"apache_beam": "beam", "tensorflow": "train", "keras": "train", "tensorflow_transform": "tft",
-          "google": "gcs", "ortools": "plan", "scipy": "plan"}  # fmt: skip
+          "google": "gcs", "ortools": "plan", "scipy": "train", "threadpoolctl": "train"}  # fmt: skip
 
 app = typer.Typer(
     help="Computes each feature once for all models, stores it, and feeds the trainers.",

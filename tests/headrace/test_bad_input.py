@@ -333,7 +333,7 @@ def test_a_worker_is_interrupted_whatever_it_computes(tmp_path, cli, table, told
 
 @pytest.mark.medium
 @pytest.mark.parametrize(
-    ("command", "package", "extra"), [("work", "apache_beam", "beam"), ("train", "tensorflow", "train")]
+    ("command", "package", "extra"), [("work", "apache_beam", "beam"), ("train", "scipy", "train")]
 )
 def test_a_missing_extra_is_named(cli, tmp_path, table, command, package, extra):
     models = tmp_path / "models.py"
