@@ -29,8 +29,9 @@ import numpy as np
 import pyarrow as pa
 
 from trainer.checkpoints.background import BackgroundWriter
-from trainer.checkpoints.host_part import HostPart, TakenArrays
+from trainer.checkpoints.host_part import HostPart
 from trainer.checkpoints.parts import write_part
+from trainer.checkpoints.taken_arrays import TakenArrays
 
 if TYPE_CHECKING:
     from trainer.run.reading.batches import Batch

@@ -34,7 +34,7 @@ from trainer.job.launch.job_spec import FORMAT, JobSpec
 from trainer.scheduling.events import Heartbeat, Joined, Left, Role, RoleKind, Tick
 from trainer.scheduling.job import Job, JobSettings
 from trainer.scheduling.work_units import UnitPlan
-from trainer.wire.flight.client import Unreachable
+from trainer.wire.flight.error_documents import Unreachable
 from transforms.errors import HeadraceError
 
 JOB = "benchmark"

@@ -26,13 +26,14 @@ from pathlib import Path
 import numpy as np
 
 from trainer.checkpoints.commit_manifest import CommitFacts
-from trainer.checkpoints.host_part import HostPart, TakenArrays
+from trainer.checkpoints.host_part import HostPart
 from trainer.checkpoints.local_run import LocalRun
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.checkpoints.read import open_commit
 from trainer.checkpoints.run_files import commit_name
+from trainer.checkpoints.taken_arrays import TakenArrays
 from trainer.planning.plan import PartitionPlan
 from trainer.scheduling.orders import Commit
 from transforms.arrays import Array

@@ -36,7 +36,8 @@ from trainer.run.loop import train
 from trainer.serving.scored_events import ScoredEvents, score_events
 from trainer.serving.trained import load_trained
 from trainer.wire.flight.addresses import Address
-from transforms.types import ColumnType, DType, Ragged, arrow_type
+from transforms.columns.arrow_types import arrow_type
+from transforms.types import ColumnType, DType, Ragged
 
 _TABLES, _DIM, _BATCH, _SKEW = 8, 32, 1024, 1.05
 

@@ -34,7 +34,8 @@ from benchmarks.support.scale_models import COLUMNS, model
 from headrace.demo.sample_log import SampleLogConfig
 from headrace.demo.scripts import example_file
 from headrace.model_file import load_models
-from warehouse.costs.cost_model import CostModel, raw_bytes_per_row
+from warehouse.costs.cost_model import CostModel
+from warehouse.costs.value_bytes import raw_bytes_per_row
 from warehouse.planning.forecast import DAY_SECS
 from warehouse.tables.table import ColumnSchema
 

@@ -234,7 +234,7 @@ def _typed(table: pa.Table, wanted: Sequence[RawColumn]) -> pa.Table:
     """Columns of nulls alone, and empty ones, have no type of their own: they get the declared one."""
     import pyarrow as pa
 
-    from transforms.types import arrow_type
+    from transforms.columns.arrow_types import arrow_type
 
     declared = {node.name: arrow_type(node.type) for node in reversed(wanted)}
     columns = dict(zip(table.schema.names, table.columns, strict=True))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from transforms.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from trainer.model.metrics import Scores as Scores
+    from trainer.model.scores import Scores as Scores
     from trainer.options.config import TrainConfig as TrainConfig
     from trainer.run.choosing.choose import choose_config as choose_config
     from trainer.run.loop import TrainEvent as TrainEvent

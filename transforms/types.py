@@ -1,4 +1,4 @@
-"""Column types: the values of an expression per event, and the one Arrow layout of each type.
+"""Column types: the values of an expression per event. :mod:`transforms.columns.arrow_types` has the Arrow layout of each.
 
 ``Dense`` is one value per event, ``Ragged`` any number, ``Weighted`` any number of ids, each with a float32 weight,
 ``Vector`` a fixed number. An integer type may have ``buckets``: every value lies in ``[0, buckets)``, the size of an
@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-
-import pyarrow as pa
 
 from transforms.documents import document_part
 from transforms.errors import InputError
@@ -36,16 +34,6 @@ class DType(StrEnum):
 
 _DTYPES = frozenset(DType)
 _NUMERIC = frozenset({DType.INT64, DType.FLOAT32, DType.FLOAT64})
-
-#: The Arrow type of one element. Timestamps are microseconds since the epoch in UTC.
-ARROW_ELEMENT: dict[DType, pa.DataType] = {
-    DType.BOOL: pa.bool_(),
-    DType.INT64: pa.int64(),
-    DType.FLOAT32: pa.float32(),
-    DType.FLOAT64: pa.float64(),
-    DType.STRING: pa.string(),
-    DType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-}
 
 
 def _element(dtype: DType | str) -> DType:
@@ -137,24 +125,6 @@ ColumnType = Dense | Ragged | Weighted | Vector
 
 def _spell(kind: str, dtype: DType, buckets: int | None) -> str:
     return f"{kind}[{dtype}]" if buckets is None else f"{kind}[{dtype}, buckets={buckets}]"
-
-
-@lru_cache(maxsize=1024)
-def arrow_type(column_type: ColumnType) -> pa.DataType:
-    """The Arrow type that stores ``column_type``: in memo files, in read solutions and between packages."""
-    element = ARROW_ELEMENT[column_type.dtype]
-    match column_type:
-        case Dense():
-            return element
-        case Ragged():
-            return pa.list_(pa.field("item", element, nullable=False))
-        case Weighted():
-            pair = pa.struct(
-                [pa.field("id", element, nullable=False), pa.field("weight", pa.float32(), nullable=False)]
-            )
-            return pa.list_(pa.field("item", pair, nullable=False))
-        case Vector():
-            return pa.list_(pa.field("item", element, nullable=False), column_type.size)
 
 
 def type_document(column_type: ColumnType) -> dict[str, object]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from trainer.job.scoring.shared_scoring import ScoringChannels
-    from trainer.model.metrics import AnyScores
+    from trainer.model.scores import AnyScores
     from trainer.run.preparation.preparation import PreparedRun
     from trainer.run.progress.held_out import HeldOut, ScoredPass
     from trainer.run.weights.run_state import RunProgress

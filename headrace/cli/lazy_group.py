@@ -18,6 +18,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info, get_group
 from typer.models import CommandInfo
 
+from headrace.cli.plain_values import take_plain_values
+
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter
 
@@ -88,6 +90,7 @@ def group_of(app: typer.Typer, places: Mapping[str, Place] | None = None) -> Typ
     bare.registered_commands, bare.info = [], copy.copy(app.info)
     bare.info.cls = LazyGroup
     group = get_group(bare)
+    take_plain_values(group)
     group.commands = LazyCommands({str(info.name): info for info in app.registered_commands} | dict(places or {}))
     return group
 
@@ -99,7 +102,9 @@ def _build(name: str, place: Place | CommandInfo) -> Command:
         group.name = name
         return group
     info = found if isinstance(found, CommandInfo) else CommandInfo(name, callback=found)
-    return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+    command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+    take_plain_values(command)
+    return command
 
 
 def _text(place: Place | CommandInfo) -> str | None:

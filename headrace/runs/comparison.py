@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from headrace.runs.trained_run import TrainedRun
-from trainer.model.metrics import AnyScores, TasksScores
+from trainer.model.scores import AnyScores, TasksScores
 
 #: Options that say why others were chosen.
 _REASONS: Final = frozenset({"chosen", "trial"})

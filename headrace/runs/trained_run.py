@@ -12,7 +12,7 @@ from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.read import read_document
 from trainer.checkpoints.run_files import RunFiles, commit_name, epochs_of, newest_first
 from trainer.errors import TornCheckpoint
-from trainer.model.metrics import AnyScores, StoredScores, read_scores
+from trainer.model.scores import AnyScores, StoredScores, read_scores
 from trainer.options.config import recorded_options
 from trainer.options.document_field import OPEN, DocumentField
 from trainer.run.history.history_file import read_history

@@ -12,7 +12,7 @@ from headrace.screens.json_fields import fields_of
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import changed_text, count_text, many, more_rows, secs_text
-from transforms.analysis.full_pass import PREPROCESSING
+from transforms.operators.full_pass import PREPROCESSING_OUTPUT
 
 if TYPE_CHECKING:
     from pipelines.analysis.analyze import Analyzed
@@ -79,7 +79,7 @@ class AnalyzedScreen(Shown):
 
 def _result(made: Analyzed) -> str:
     """The result as text."""
-    if made.operator == PREPROCESSING:
+    if made.operator == PREPROCESSING_OUTPUT.name:
         return many(made.size, "output")
     if made.operator.endswith("vocabulary_ids"):
         return f"{count_text(made.size)} terms"

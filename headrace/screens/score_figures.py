@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from headrace.screens.json_fields import fields_of
 
 if TYPE_CHECKING:
-    from trainer.model.metrics import AnyScores
+    from trainer.model.scores import AnyScores
 
 #: The heading of each figure that scores may have.
 _HEADINGS = {

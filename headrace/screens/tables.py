@@ -14,7 +14,7 @@ from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, time_text
 
 if TYPE_CHECKING:
-    from warehouse.tables.evolution.schema import SchemaChange
+    from warehouse.tables.evolution.schema_changes import SchemaChange
     from warehouse.tables.readable_types import UnreadableColumn
 
 _PLACES_SHOWN = 4

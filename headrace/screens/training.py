@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.runs.history import History
     from headrace.screens.plan_history import FollowedPlanRow
     from headrace.screens.training_figures import PlacementRow, PrunedRow, ServedRow
-    from trainer.model.metrics import AnyScores
+    from trainer.model.scores import AnyScores
     from trainer.options.trial_record import TrialRow
     from trainer.planning.host_grid import SumFigures
     from trainer.run.batch_files.stretch_files import BatchFileCounts

@@ -14,6 +14,7 @@ def listed(warehouse: Warehouse, table: str = "") -> JoinsScreen:
     from headrace.screens.joins import JoinRow, JoinsScreen
     from transforms.joins.text import definition_text
     from warehouse.models.joined_columns import joined_columns, wanted_columns
+    from warehouse.models.joined_types import values_type
     from warehouse.tables.manifests import current_fragments, get_table
 
     with warehouse.catalog.read() as connection:
@@ -27,7 +28,7 @@ def listed(warehouse: Warehouse, table: str = "") -> JoinsScreen:
         }
     rows = (
         JoinRow(
-            table=one.table, column=one.column, join=definition_text(one.definition), arrow_type=str(one.type),
+            table=one.table, column=one.column, join=definition_text(one.definition), arrow_type=str(values_type(one.definition)),
             models=wanted.get((one.table, one.column), ()), fragments=len(digests[one.table]),
             computed=sum(one.column in each for each in digests[one.table]), error=one.error,
         )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.screens.plan_history import FollowedPlanRow
     from headrace.screens.training import EpochRow, OptionRow, PassesRow, TowerRow, TrainedScreen
     from headrace.screens.training_figures import PlacementRow, ServedRow
-    from trainer.model.metrics import AnyScores
+    from trainer.model.scores import AnyScores
     from trainer.options.config import TrainConfig
     from trainer.options.towers import HostTowers
     from trainer.run.loop import TrainReport

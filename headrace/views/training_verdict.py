@@ -9,7 +9,7 @@ from headrace.terminal.output import say
 from trainer.errors import TornCheckpoint
 
 if TYPE_CHECKING:
-    from trainer.model.metrics import AnyScores
+    from trainer.model.scores import AnyScores
     from trainer.options.config import TrainConfig
     from trainer.run.evaluation.table_health import TableHealth
     from trainer.run.evaluation.verdict import Finding

@@ -12,12 +12,13 @@ import pyarrow as pa
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from transforms.columns.arrow_types import arrow_type
 from transforms.derived_documents import Form, document_of, read_value, whole
 from transforms.documents import parse_document
 from transforms.errors import DataError
 from transforms.execution.plan import Plan, compile_plan
 from transforms.graphs.graph import component_from_document
-from transforms.types import ColumnType, Dense, DType, Vector, arrow_type, type_document, type_from_document
+from transforms.types import ColumnType, Dense, DType, Vector, type_document, type_from_document
 from warehouse.files.artifacts import ArtifactSource
 from warehouse.storage.storage import Storage
 from warehouse.tables.raw import read_raw

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from pipelines.cells.typed_cells import SPACES
 from pipelines.log_schemas.columns import LogColumn
-from transforms.types import ARROW_ELEMENT, DType
+from transforms.columns.arrow_types import ARROW_ELEMENT
+from transforms.types import DType
 
 _TEXT = pa.string()
 _CONSTANTS = ("NaN", "Infinity", "-Infinity")

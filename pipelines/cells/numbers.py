@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.log_schemas.columns import LogColumn
-from transforms.types import ARROW_ELEMENT, DType
+from transforms.columns.arrow_types import ARROW_ELEMENT
+from transforms.types import DType
 
 _FLOATS = (DType.FLOAT32, DType.FLOAT64)
 

@@ -18,7 +18,8 @@ from pipelines.cells.numbers import number_cells
 from pipelines.cells.times import time_cells
 from pipelines.log_schemas.columns import LogColumn
 from transforms.arrays import Bools, Ints
-from transforms.types import ARROW_ELEMENT, DType, arrow_type
+from transforms.columns.arrow_types import ARROW_ELEMENT, arrow_type
+from transforms.types import DType
 
 Cast = Callable[[pa.Array], pa.Array]
 

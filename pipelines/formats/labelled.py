@@ -12,7 +12,8 @@ from pipelines.formats.clicks import Clicks, Past
 from pipelines.formats.negatives import draw_negatives
 from pipelines.formats.options import FormatOptions
 from transforms.arrays import Bools, Ints
-from transforms.types import Dense, DType, Ragged, arrow_type
+from transforms.columns.arrow_types import arrow_type
+from transforms.types import Dense, DType, Ragged
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,9 @@ from pipelines.ingest.report import ImportReport
 from pipelines.log_schemas.schema import LogColumn, LogSchema, LogTime
 from pipelines.outputs.partitions import sort_by_time
 from pipelines.runners.progress import OnProgress
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import DataError
-from transforms.types import Dense, DType, Ragged, arrow_type
+from transforms.types import Dense, DType, Ragged
 
 FILES = "*_all.csv*"
 ITEM_FILE = "item_context.csv"

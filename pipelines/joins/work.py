@@ -9,9 +9,9 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from transforms.columns.arrow_types import arrow_type
 from transforms.joins.columns_read import columns_read, other_columns
 from transforms.joins.definition import JoinDefinition
-from transforms.types import arrow_type
 from warehouse.files.rows_by_key import ROW
 from warehouse.joins.computation import TIME, Computation, read_events, read_rows
 from warehouse.joins.keys import Keys

@@ -25,7 +25,7 @@ from transforms.errors import InputError
 from warehouse.changes.outcome import Recompute
 from warehouse.kafka.commit import Batch, KnownTopic, append_batch, begin_topic, known_topic
 from warehouse.kafka.offsets import OffsetRange, check_same, check_topic_id, lag, next_offsets, ranges_text
-from warehouse.tables.evolution.schema import SchemaChange
+from warehouse.tables.evolution.schema_changes import SchemaChange
 from warehouse.tables.followed import FollowedTopic, Start
 from warehouse.warehouse import Warehouse
 

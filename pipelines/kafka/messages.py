@@ -21,8 +21,9 @@ from pipelines.parsing.blocks import BLOCK_BYTES, LineBlock
 from pipelines.parsing.json_lines import parse_json_block
 from pipelines.parsing.rejects import Reject
 from pipelines.parsing.typed_rows import OUT_OF_RANGE
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import InputError
-from transforms.types import Dense, DType, arrow_type
+from transforms.types import Dense, DType
 
 PARTITION, OFFSET, TIME = "kafka_partition", "kafka_offset", "kafka_time"
 #: The columns that each row has of its message.

@@ -45,8 +45,9 @@ from pipelines.log_schemas.syntax import (
     quote_entry,
     refuse_in_json,
 )
+from transforms.columns.arrow_types import arrow_type
 from transforms.graphs.encoding import digest
-from transforms.types import Dense, DType, arrow_type
+from transforms.types import Dense, DType
 
 __all__ = ["LogColumn", "LogFormat", "LogSchema", "LogTime", "MadeUpTime", "PartitionBy", "TimeUnit"]
 

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.types import ARROW_ELEMENT, DType
+from transforms.columns.arrow_types import ARROW_ELEMENT
+from transforms.types import DType
 
 _TEXT = ARROW_ELEMENT[DType.STRING]
 

@@ -22,9 +22,10 @@ from pipelines.parsing.rejects import Reject
 from pipelines.parsing.sources import Levels
 from pipelines.parsing.typed_rows import MISSING, ParsedBlock
 from transforms.arrays import Bools, Ints
+from transforms.columns.arrow_types import ARROW_ELEMENT
 from transforms.errors import InputError, TypeMismatch, UnknownColumn, nearest
 from transforms.graphs.encoding import digest
-from transforms.types import ARROW_ELEMENT, DType
+from transforms.types import DType
 from warehouse.storage.storage import Storage
 from warehouse.tables.evolution.refusals import NewFile, refuse_missing_time
 from warehouse.tables.evolution.schema import DriftAdvice, SchemaMerge

@@ -29,7 +29,7 @@ from warehouse.catalog.urls import parse_url
 from warehouse.config import WarehouseConfig
 from warehouse.errors import CatalogVersionError
 from warehouse.storage.storage import Storage
-from warehouse.tables.evolution.schema import SchemaChange
+from warehouse.tables.evolution.schema_changes import SchemaChange
 from warehouse.tables.history import schema_at, table_history
 from warehouse.tables.table import ColumnSchema
 from warehouse.tables.versions import ChangeNote, record_change

@@ -26,7 +26,7 @@ from trainer.checkpoints.part_manifest import PartArray, PartManifest
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.model.calibration import Calibration
 from trainer.model.heads import Head
-from trainer.model.metrics import RegressionScores, Scores, TasksScores, read_scores
+from trainer.model.scores import RegressionScores, Scores, TasksScores, read_scores
 from trainer.model.task_heads import TaskHeads, read_head
 from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.feature_statistics import RESIDUES, FeatureStatistics

@@ -10,7 +10,7 @@ import pytest
 from headrace.cli import following_evaluation
 from tests.headrace.conftest import UNTRIED
 from trainer.errors import TornCheckpoint
-from trainer.model.metrics import Scores
+from trainer.model.scores import Scores
 from trainer.run.progress.evaluation_log import MOST_EVALUATIONS, EvaluatedCommit, EvaluationLog
 from transforms.child_process import module_command
 

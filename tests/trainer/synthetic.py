@@ -23,8 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from trainer.options.config import TrainConfig
+from transforms.columns.arrow_types import arrow_type
 from transforms.graphs.graph import RawColumn, component_document
-from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged
 from warehouse.files.batch_files.folder import BatchFolder
 from warehouse.solution.parts import ReadPlan, SolutionFragment, SolutionInput, SolutionPartition
 from warehouse.solution.solution import ReadSolution

@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from transforms.columns.arrow_types import arrow_type
 from transforms.columns.columns import NUMPY_ELEMENT
 from transforms.errors import TypeMismatch
 from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import Artifact, Node, Operation, RawColumn
 from transforms.operators import REGISTRY, Operator
 from transforms.operators.full_pass import FULL_PASS
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 #: The operators that have a meaning of their own; a full-pass operator stands for another one.
 COMPUTABLE = [operator for operator in REGISTRY if operator.name not in FULL_PASS]

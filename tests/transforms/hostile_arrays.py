@@ -17,7 +17,8 @@ import pyarrow as pa
 from tests.transforms.adversarial import FLOATS, INT64S, NASTY_TEXT
 from tests.transforms.guard_pages import guarded
 from tests.transforms.operators.parameters import GOLDEN_TEXTS
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.columns.arrow_types import arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 #: The faults of an array; half of the arrays have none.
 _OF_ALL = ("bytes too few", "validity too short", "null count lies", "buffers absent")

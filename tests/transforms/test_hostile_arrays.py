@@ -16,13 +16,14 @@ import pytest
 
 from tests.transforms.adversarial import operation
 from tests.transforms.hostile_trials import run_apart
+from transforms.columns.arrow_types import arrow_type
 from transforms.columns.columns import cast_to_layout, from_arrow
 from transforms.errors import DataError, InvalidText
 from transforms.execution.plan import compile_plan
 from transforms.functions.run import compute
 from transforms.graphs.graph import Artifact, RawColumn
 from transforms.kernels.text_validity import check_array
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TEXTS = pa.py_buffer(np.array([0, 2, 3, 5], np.int32))

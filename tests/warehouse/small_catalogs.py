@@ -17,7 +17,7 @@ from warehouse import ComponentQuery, Warehouse
 from warehouse.catalog import schema
 from warehouse.files.column_files import NewFile
 from warehouse.memos.coverage import add_coverage, count_live_bytes, enter_files
-from warehouse.models.models import write_components
+from warehouse.models.new_components import write_components
 from warehouse.scheduling.task_states import MemoState
 
 DAY = 86_400.0

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from trainer.checkpoints.host_steps import StepsByHost
-from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.errors import TornCheckpoint
 from trainer.options.document_field import DocumentField
-from transforms.arrays import Array
 from transforms.derived_documents import Omitted
 
 #: The folder of parts within the folder of checkpoints.
@@ -33,15 +31,6 @@ class Moment:
 
     attempt: int
     step: int
-
-
-@dataclass(frozen=True)
-class TakenArrays:
-    """Arrays that were taken at one moment; ``parted``: those that come in parts."""
-
-    moment: Moment
-    arrays: Mapping[str, Array] = field(default_factory=dict)
-    parted: Sequence[PartedArrays] = ()
 
 
 @dataclass(frozen=True)

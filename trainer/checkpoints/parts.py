@@ -11,11 +11,12 @@ from pathlib import Path
 
 from trainer.checkpoints.array_files import NewFiles, write_arrays
 from trainer.checkpoints.commit_manifest import digest_of
-from trainer.checkpoints.host_part import LABELS, LEDGER, HostPart, PartName, TakenArrays
+from trainer.checkpoints.host_part import LABELS, LEDGER, HostPart, PartName
 from trainer.checkpoints.manifest import MANIFEST
 from trainer.checkpoints.not_written import translated_write_errors
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.part_manifest import PART_FORMAT, PartArray, PartManifest, check_moments
+from trainer.checkpoints.taken_arrays import TakenArrays
 
 
 def write_part(

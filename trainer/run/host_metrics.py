@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from trainer.model.metrics import AnyScores, TasksScores
+from trainer.model.scores import AnyScores, TasksScores
 from trainer.run.weights.staleness import NOT_MEASURED, StalenessCounts
 from trainer.tables.hashed_counts import HashedCounts
 from transforms.metrics.declarations import counter, durations, gauge

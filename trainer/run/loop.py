@@ -25,7 +25,7 @@ from trainer.checkpoints.retention import newest_part_attempt, remove_leftovers
 from trainer.checkpoints.shard_name import NO_SHARDS
 from trainer.errors import NEXT_AFTER_DIVERGENCE, ConfigError, NonFiniteLoss, ServerLost, TornCheckpoint
 from trainer.model.idle_units import IdleUnits
-from trainer.model.metrics import AnyScores
+from trainer.model.scores import AnyScores
 from trainer.model.task_heads import heads_of
 from trainer.model.user_functions import with_code_digests
 from trainer.options.config import TrainConfig

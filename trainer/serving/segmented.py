@@ -16,7 +16,8 @@ from trainer.errors import RunMismatch
 from trainer.evaluation.host_totals import HostTotals
 from trainer.evaluation.segments import SegmentCounts, grouped_auc, segment_counts
 from trainer.evaluation.shared_arrays import gather_bytes, shuffled
-from trainer.model.metrics import AnyScores, Scores, TaskScores, TasksScores, chances_spread, read_scores
+from trainer.model.metrics import chances_spread
+from trainer.model.scores import AnyScores, Scores, TaskScores, TasksScores, read_scores
 from trainer.model.task_heads import AnyHead
 from trainer.options.document_field import DocumentField
 from trainer.serving.scored_events import ScoredEvents

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from trainer.model.calibration import Calibration, calibrated
 from trainer.model.inputs import lay_out
-from trainer.model.metrics import AnyScores
+from trainer.model.scores import AnyScores
 from trainer.options.config import TrainConfig
 from trainer.run.preparation.preparation import fragment_refs
 from trainer.run.progress.identity import RunIdentity, check_inputs, identity_of, in_time_order

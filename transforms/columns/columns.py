@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 
 from transforms.arrays import Array
 from transforms.columns.arrays import numpy_of, one_array, valid_of
+from transforms.columns.arrow_types import arrow_type
 from transforms.columns.nans import with_one_nan
 from transforms.columns.positions import as_positions, check_positions
 from transforms.columns.stored_types import cast_stored, reads_as
 from transforms.errors import DataError
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 NUMPY_ELEMENT: dict[DType, np.dtype[Any]] = {
     DType.BOOL: np.dtype(np.bool_),

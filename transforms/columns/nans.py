@@ -18,7 +18,7 @@ _BITS: dict[pa.DataType, tuple[Any, Any, int]] = {
 
 
 def with_one_nan(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """``array``, of any layout of :func:`transforms.types.arrow_type`, with every NaN the quiet one.
+    """``array``, of any layout of :func:`transforms.columns.arrow_types.arrow_type`, with every NaN the quiet one.
 
     The array itself if it has no other NaN; nulls stay, also those of a vector.
     """

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.columns.arrays import valid_of
+from transforms.columns.arrow_types import ARROW_ELEMENT
 from transforms.errors import DataError
-from transforms.types import ARROW_ELEMENT, DType
+from transforms.types import DType
 
 #: All decimals of this many digits are different float64 numbers.
 FLOAT64_DIGITS = 15

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.columns.arrays import one_array
+from transforms.columns.arrow_types import arrow_type
 from transforms.columns.columns import Column, Numbers, cast_to_layout, from_arrow, is_castable
 from transforms.errors import DataError
 from transforms.functions.guard import OutsideAccess, call_guarded
@@ -22,7 +23,7 @@ from transforms.functions.second_run import SECOND_RUNS, Differs
 from transforms.functions.values import decoded
 from transforms.kernels.arrow import to_arrow
 from transforms.kernels.text_validity import check_array
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type, type_from_document
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, type_from_document
 
 #: The number of rows that are computed again alone, to check that a row depends only on itself.
 _PROBES = 8

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from transforms.errors import InputError
 from transforms.graphs.graph import Literal, Operation
 from transforms.operators import REGISTRY
@@ -60,6 +58,8 @@ def _held(column_type: ColumnType, value: Value) -> Value:
     """``value`` as a column of this type holds it: rounded to float32, or an integer as a float."""
     match column_type.dtype:
         case DType.FLOAT32:
+            import numpy as np  # not loaded where no constant is folded
+
             with np.errstate(over="ignore"):
                 return float(np.float32(value))
         case DType.FLOAT64:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from transforms.columns.arrow_types import arrow_type
 from transforms.graphs.graph import Node, component_from_document
 from transforms.joins.definition import JoinDefinition, column_type
-from transforms.types import arrow_type
 
 
 class Parts(NamedTuple):

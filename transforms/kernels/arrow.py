@@ -6,10 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.arrays import Array
+from transforms.columns.arrow_types import arrow_type
 from transforms.columns.columns import Column, Numbers, RaggedItems, Strings, Vectors, WeightedItems
 from transforms.columns.positions import as_positions
 from transforms.errors import DataError
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 #: The types of numpy whose arrays have the layout of Arrow's; those of truth values are packed. Others are of int64: times.
 _STORED = {pa.bool_(): np.bool_, pa.int32(): np.int32, pa.float32(): np.float32, pa.float64(): np.float64}

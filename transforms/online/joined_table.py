@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from transforms.arrays import Array
 from transforms.columns.arrays import numpy_of, valid_of
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import DataError, InputError
 from transforms.execution.plan import Plan, compile_plan
 from transforms.graphs.graph import Node, raw_columns
@@ -19,7 +20,6 @@ from transforms.joins.definition import JoinDefinition
 from transforms.joins.parts import Parts, parts_of
 from transforms.joins.visibility import NO_TIME
 from transforms.online.row_block import KNOWN, TIME, RowBlock, block_of
-from transforms.types import arrow_type
 
 _TIMES = pa.timestamp("us")
 

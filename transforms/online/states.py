@@ -11,6 +11,7 @@ from typing import NamedTuple, overload
 
 import pyarrow as pa
 
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import DataError, InputError, NotFound
 from transforms.execution.plan import compile_plan
 from transforms.graphs.graph import Node, RawColumn, raw_columns
@@ -23,7 +24,6 @@ from transforms.online.needed_rows import needed_rows
 from transforms.online.one_event import Column, OneEvent
 from transforms.online.pushed_rows import GivenRows, given_table, micros_of_moment, plain_values
 from transforms.online.row_block import RowBlock
-from transforms.types import arrow_type
 
 
 class _Columns(NamedTuple):

@@ -1,62 +1,21 @@
-"""The operators: one file per family, each operator declared once and listed in ``REGISTRY``."""
+"""The operators: one file per family, each operator declared once and listed in ``REGISTRY``.
 
-from transforms.operators import (
-    arithmetic,
-    casting,
-    comparisons,
-    conditional,
-    full_pass,
-    functions,
-    hashing,
-    lists,
-    logic,
-    lookup,
-    missing,
-    number_text,
-    numbers,
-    patterns,
-    ranges,
-    sequences,
-    sets,
-    text,
-    times,
-    tokens,
-    web,
-    weighted,
-    zones,
-)
-from transforms.operators.declaration import Arg, Imported, Law, Operator, Param
-from transforms.operators.registry import Registry
+A name is loaded when it is first used: graphs are read without operators and their kernels.
+"""
 
-#: Every operator that exists, by name.
-REGISTRY = Registry(
-    operator
-    for family in (
-        text,
-        tokens,
-        patterns,
-        web,
-        sets,
-        lists,
-        weighted,
-        sequences,
-        hashing,
-        lookup,
-        numbers,
-        ranges,
-        missing,
-        casting,
-        number_text,
-        arithmetic,
-        comparisons,
-        logic,
-        conditional,
-        times,
-        zones,
-        full_pass,
-        functions,
-    )
-    for operator in family.OPERATORS
-)
+from __future__ import annotations
 
-__all__ = ["REGISTRY", "Arg", "Imported", "Law", "Operator", "Param", "Registry"]
+from typing import TYPE_CHECKING
+
+from transforms.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from transforms.operators.declaration import Arg as Arg
+    from transforms.operators.declaration import Imported as Imported
+    from transforms.operators.declaration import Law as Law
+    from transforms.operators.declaration import Operator as Operator
+    from transforms.operators.declaration import Param as Param
+    from transforms.operators.every import REGISTRY as REGISTRY
+    from transforms.operators.registry import Registry as Registry
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -11,13 +11,15 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from transforms.columns.columns import Column
 from transforms.errors import InputError, TypeMismatch
 from transforms.installation import own_module
 from transforms.operators.plain_values import as_float64, plain, unboxed
 from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
+
+if TYPE_CHECKING:
+    from transforms.columns.columns import Column
 
 #: The type of a parameter's value. Tuples are homogeneous.
 Scalar = bool | int | float | str | tuple[float, ...] | tuple[int, ...] | tuple[str, ...]

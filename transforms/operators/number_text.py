@@ -18,8 +18,6 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
-import numpy as np
-
 from transforms.operators.declaration import Arg, Example, Imported, Operator, Param, Params, Scalar, Types
 from transforms.operators.signatures import INT64_MAX, INT64_MIN, TEXT
 from transforms.types import ColumnType, Dense, DType
@@ -91,6 +89,8 @@ def _as_single(nearest: float, exact: Callable[[], Fraction]) -> float:
 
     Where that float64 lies halfway between two float32 and the exact number does not, it is moved to the right side.
     """
+    import numpy as np
+
     with np.errstate(over="ignore", under="ignore"):
         if _is_tie(nearest):
             off = exact() - Fraction(nearest)
@@ -100,6 +100,8 @@ def _as_single(nearest: float, exact: Callable[[], Fraction]) -> float:
 
 def _is_tie(x: float) -> bool:
     """Whether a float64 lies halfway between two float32, or between the largest and what is beyond it."""
+    import numpy as np
+
     single = np.float32(x)
     if not math.isfinite(x) or x == float(single):
         return False

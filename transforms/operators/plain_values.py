@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from itertools import islice
-
-import numpy as np
 
 from transforms.errors import InputError
 
@@ -37,9 +36,12 @@ def plain(value: object, where: str) -> object:
 
 def unboxed(value: object) -> object:
     """The Python value of a numpy scalar, and those of a list or tuple as a tuple; anything else as it is."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:  # where it is not loaded no value is a scalar of it
+        return tuple(value) if isinstance(value, list) else value
     if isinstance(value, list | tuple):
-        return tuple(item.item() if isinstance(item, np.generic) else item for item in value)
-    return value.item() if isinstance(value, np.generic) else value
+        return tuple(item.item() if isinstance(item, numpy.generic) else item for item in value)
+    return value.item() if isinstance(value, numpy.generic) else value
 
 
 def as_text(value: str, where: str) -> str:

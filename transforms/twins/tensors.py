@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import DataError
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 ELEMENT: dict[DType, tf.DType] = {
     DType.BOOL: tf.bool,

@@ -15,6 +15,7 @@ from google.protobuf import json_format
 from tensorflow.core.framework import graph_pb2, types_pb2
 
 from transforms.arrays import Array
+from transforms.columns.arrow_types import arrow_type
 from transforms.columns.columns import Column, Numbers, RaggedItems, Strings, Vectors, from_arrow
 from transforms.errors import DataError, InputError
 from transforms.functions.errors import OtherPackageVersion
@@ -26,7 +27,7 @@ from transforms.twins.canonical_graph import FORMAT
 from transforms.twins.refusals import NotBridged, next_step
 from transforms.twins.tables import tables_of
 from transforms.twins.tensors import ELEMENT, DenseTensor, VectorTensor, both, emptied, rows_of, zeroed
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, arrow_type, type_from_document
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, type_from_document
 
 #: Rows are padded to a multiple of this, so that the same vector instructions compute each row at any position.
 _ROWS_MULTIPLE = 64

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     JSON,
     BigInteger,
     Boolean,
@@ -28,7 +29,6 @@ from sqlalchemy import (
     literal,
     select,
 )
-from sqlalchemy.dialects import postgresql
 
 
 def one_of(
@@ -38,7 +38,7 @@ def one_of(
     listed = list(items)
     if connection.dialect.name == "postgresql":
         kind = BigInteger() if isinstance(column.type, Integer) else Text()
-        return column == any_(literal(listed, postgresql.ARRAY(kind)))
+        return column == any_(literal(listed, ARRAY(kind)))
     values = func.json_each(literal(json.dumps(listed), Text())).table_valued("value")
     return column.in_(select(values.c.value))
 

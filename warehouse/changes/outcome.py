@@ -17,7 +17,7 @@ from warehouse.matching.submit import blocks
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import all_models, stored_inputs
 from warehouse.tables.evolution.fragment_schema import FragmentSchema
-from warehouse.tables.evolution.schema import SchemaChange
+from warehouse.tables.evolution.schema_changes import SchemaChange
 from warehouse.tables.manifests import (
     PlacedFragment,
     current_units,

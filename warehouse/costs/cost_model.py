@@ -14,34 +14,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import pyarrow as pa
 from sqlalchemy import Connection, select
 
 from transforms.errors import InputError
 from transforms.execution.operator_costs import cost_name, declared_secs, is_of_this_release
 from transforms.graphs.graph import Node, Operation, RawColumn, topological
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 from warehouse.catalog import schema
 from warehouse.catalog.catalog import chunks
+from warehouse.costs.value_bytes import estimated_bytes
 from warehouse.planning.cheapest import DagNode, NodeCost
 from warehouse.planning.rates import LIST_PRICES, MEASURED_RATES, Prices, Rates
 from warehouse.planning.retention import MemoPrice
-from warehouse.tables.arrow_types import parse_arrow_type
-from warehouse.tables.table import ColumnSchema
 
 #: The cost of an operation that this release cannot compute, so high that a memo is loaded instead.
 _NOT_OF_THIS_RELEASE_SECS = 1e3
-_ITEMS_PER_LIST = 8.0
-_OFFSET_BYTES = 4.0
-_WEIGHT_BYTES = 4.0
-_ELEMENT_BYTES = {
-    DType.BOOL: 0.125,
-    DType.INT64: 8.0,
-    DType.FLOAT32: 4.0,
-    DType.FLOAT64: 8.0,
-    DType.STRING: 12.0,
-    DType.TIMESTAMP: 8.0,
-}
 
 
 @dataclass(frozen=True)
@@ -164,22 +150,6 @@ def declared_factor(operator_secs: Mapping[tuple[str, int], float]) -> float:
     return statistics.median(ratios) if ratios else 1.0
 
 
-def estimated_bytes(column_type: ColumnType) -> float:
-    """Estimated bytes per row of a stored column of this type."""
-    element = _ELEMENT_BYTES[column_type.dtype]
-    if column_type.buckets is not None:
-        element = float(next(width for width in (1, 2, 4, 8) if column_type.buckets <= 256**width))
-    match column_type:
-        case Dense():
-            return element
-        case Ragged():
-            return _OFFSET_BYTES + _ITEMS_PER_LIST * element
-        case Weighted():
-            return _OFFSET_BYTES + _ITEMS_PER_LIST * (element + _WEIGHT_BYTES)
-        case Vector():
-            return column_type.size * element
-
-
 def load_cost_model(
     connection: Connection,
     nodes: Sequence[Node],
@@ -209,24 +179,3 @@ def load_cost_model(
     return CostModel(
         operator_secs, operator_bytes, component_bytes, raw_bytes or {}, rates, prices, horizon_days, fragment_rows
     )
-
-
-def raw_bytes_per_row(columns: Iterable[ColumnSchema], rows: int, size_bytes: int) -> dict[str, float]:
-    """Bytes per row of every column of raw files with ``rows`` in ``size_bytes``, divided by the columns' types."""
-    guessed = {column.name: _arrow_bytes(parse_arrow_type(column.arrow_type)) for column in columns}
-    if not rows or not guessed:
-        return {}
-    factor = size_bytes / rows / sum(guessed.values())
-    return {name: bytes_per_row * factor for name, bytes_per_row in guessed.items()}
-
-
-def _arrow_bytes(stored: pa.DataType | None) -> float:
-    if stored is None:
-        return _ELEMENT_BYTES[DType.STRING]
-    if pa.types.is_primitive(stored):
-        return float(stored.bit_width) / 8
-    if pa.types.is_fixed_size_list(stored):
-        return float(stored.list_size) * _arrow_bytes(stored.value_type)
-    if pa.types.is_list(stored) or pa.types.is_large_list(stored):
-        return _OFFSET_BYTES + _ITEMS_PER_LIST * _arrow_bytes(stored.value_type)
-    return _ELEMENT_BYTES[DType.STRING]

@@ -23,7 +23,7 @@ from warehouse.memos.coverage import find_coverage
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import load_documents, stored_inputs
 from warehouse.planning.forecast import DAY_SECS
-from warehouse.planning.policy import Adaptive, KeepAll
+from warehouse.planning.policy_names import PolicyName
 from warehouse.planning.regret import Advisor, charge
 from warehouse.planning.retention import worth_dropping
 from warehouse.scheduling.task_states import MemoState
@@ -34,7 +34,9 @@ from warehouse.tables.table import Table
 def adaptive_tables(connection: Connection) -> list[str]:
     """The tables with models, live or not, of the adaptive policy."""
     of = schema.models.c
-    return sorted(connection.execute(select(of.table_name).where(of.policy == Adaptive.name).distinct()).scalars())
+    return sorted(
+        connection.execute(select(of.table_name).where(of.policy == PolicyName.ADAPTIVE).distinct()).scalars()
+    )
 
 
 def unsettled_tables(connection: Connection, now: float) -> list[str]:
@@ -95,7 +97,7 @@ def adaptive_memos(connection: Connection, table: str, fingerprints: Sequence[st
     kept = (
         select(inputs.fingerprint)
         .join(schema.models, models.id == inputs.model)
-        .where(models.live.is_(True), models.policy == KeepAll.name, models.table_name == table)
+        .where(models.live.is_(True), models.policy == PolicyName.ALL, models.table_name == table)
     )
     columns: tuple[Any, ...] = (of.memo_key, of.fingerprint, of.file, fragments.table_name, fragments.partition, of.rows, of.size_bytes,
                                 of.secs, of.created_at, of.changed_at, of.fragment)  # fmt: skip
@@ -105,7 +107,7 @@ def adaptive_memos(connection: Connection, table: str, fingerprints: Sequence[st
             select(*columns)
             .join(schema.fragments, fragments.id == of.fragment)
             .join(schema.models, models.id == of.queued_by)
-            .where(of.state == MemoState.READY, fragments.table_name == table, models.policy == Adaptive.name)
+            .where(of.state == MemoState.READY, fragments.table_name == table, models.policy == PolicyName.ADAPTIVE)
             .where(of.fingerprint.in_(chunk), of.fingerprint.not_in(kept))
             .order_by(of.fingerprint, of.memo_key)
         )
@@ -120,7 +122,7 @@ def settle_account(connection: Connection, config: WarehouseConfig, table: str, 
         return
     account, settled_at = load_account(connection, table)
     models, of = schema.models.c, schema.memos.c
-    mine = (models.table_name == table, models.policy == Adaptive.name)
+    mine = (models.table_name == table, models.policy == PolicyName.ADAPTIVE)
     since = settled_at
     if since is None:
         since = float(connection.execute(select(func.min(models.submitted_at)).where(*mine)).scalar_one() or now)
@@ -178,7 +180,9 @@ def _read_secs(connection: Connection, table: str, since: float, now: float) -> 
     query = (
         select(*sums)
         .join(schema.models, models.id == reads.model)
-        .where(reads.table_name == table, reads.read_at >= since, reads.read_at < now, models.policy == Adaptive.name)
+        .where(
+            reads.table_name == table, reads.read_at >= since, reads.read_at < now, models.policy == PolicyName.ADAPTIVE
+        )
     )
     own, kept, computed = connection.execute(query).one()
     return float(own), float(kept), float(computed)

@@ -22,6 +22,7 @@ from warehouse.joins.time_ranges import as_times
 from warehouse.joins.views import TimedFragment, Views, bounds
 from warehouse.matching.join_checks import time_column
 from warehouse.models.joined_columns import JoinedRecord
+from warehouse.models.joined_types import other_types
 from warehouse.storage.storage import Storage
 from warehouse.tables.manifests import PlacedFragment
 from warehouse.tables.overlays import live_mask
@@ -290,6 +291,8 @@ def _plain(part: pa.Table) -> pa.Table:
 
 def _no_rows(columns: Sequence[str], records: Sequence[JoinedRecord]) -> pa.Table:
     """A table of the declared types without a row."""
-    types: Mapping[str, pa.DataType] = {name: kind for record in records for name, kind in record.other_types.items()}
+    types: Mapping[str, pa.DataType] = {
+        name: kind for record in records for name, kind in other_types(record.definition).items()
+    }
     fields = [pa.field(name, types[name]) for name in columns]
     return pa.schema([*fields, pa.field(TIME, pa.timestamp("us"))]).empty_table()

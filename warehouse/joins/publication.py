@@ -19,6 +19,7 @@ from warehouse.catalog.catalog import insert_absent
 from warehouse.changes.publish import OverlayWriter, Replacement, WrittenOverlay, apply_replacements
 from warehouse.files.digests import column_digest
 from warehouse.models.joined_columns import JoinedRecord, forget_failure
+from warehouse.models.joined_types import values_type
 from warehouse.tables.evolution.evolved import EvolvedSchema
 from warehouse.tables.evolution.refusals import HeldColumns
 from warehouse.tables.manifests import PlacedFragment, current_fragments, find_table
@@ -119,7 +120,7 @@ def _publish(
         return 0
     known = {column.name for column in table.columns}
     added = tuple(
-        ColumnSchema(name, str(one.type), overlay_only=True)
+        ColumnSchema(name, str(values_type(one.definition)), overlay_only=True)
         for name, one in sorted(columns.items())
         if name not in known
     )

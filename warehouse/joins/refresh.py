@@ -32,7 +32,8 @@ from warehouse.joins.repair import changed_fragments, repaired_columns
 from warehouse.joins.time_ranges import timed_fragments
 from warehouse.joins.views import TimedFragment, Views
 from warehouse.matching.join_checks import time_column
-from warehouse.models.joined_columns import JoinedRecord, record_failure, write_joined_columns
+from warehouse.models.joined_columns import JoinedRecord, record_failure
+from warehouse.models.new_joined_columns import write_joined_columns
 from warehouse.tables.manifests import PlacedFragment, current_fragments
 from warehouse.tables.raw import read_raw
 from warehouse.warehouse import Warehouse

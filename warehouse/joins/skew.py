@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 
 from transforms.arrays import Array
 from transforms.columns.arrays import one_array
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import DataError, TypeMismatch, UnknownColumn
 from transforms.joins.columns_read import own_columns
 from transforms.joins.definition import column_type
 from transforms.joins.evaluation import joined_columns
 from transforms.joins.visibility import NO_TIME, micros, seen_range
 from transforms.online.joined_table import JoinedTable
-from transforms.types import arrow_type
 from warehouse.joins.exported_states import ModelJoins, model_joins
 from warehouse.joins.other_rows import read_other_rows
 from warehouse.joins.time_ranges import as_times, timed_fragments

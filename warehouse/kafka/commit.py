@@ -21,7 +21,7 @@ from warehouse.errors import CatalogBusy
 from warehouse.kafka.offsets import OffsetRange, ranges_text
 from warehouse.tables.evolution.evolved import EvolvedSchema, FileSchema, evolved_schema
 from warehouse.tables.evolution.fragment_schema import FragmentSchema
-from warehouse.tables.evolution.schema import SchemaChange
+from warehouse.tables.evolution.schema_changes import SchemaChange
 from warehouse.tables.followed import FollowedTopic, followed_lake, followed_topic, topic_offsets
 from warehouse.tables.fragment_sizes import fragment_sizes
 from warehouse.tables.manifests import PlacedFragment, current_fragments, find_table

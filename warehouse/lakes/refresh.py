@@ -26,7 +26,7 @@ from warehouse.lakes.snapshot import LakeSnapshot, live_rows
 from warehouse.lakes.state import KnownFile, KnownPart, known_files, known_parts
 from warehouse.tables.evolution.evolved import EvolvedSchema, FileSchema, evolved_schema, models_reading
 from warehouse.tables.evolution.fragment_schema import FragmentSchema
-from warehouse.tables.evolution.schema import SchemaChange
+from warehouse.tables.evolution.schema_changes import SchemaChange
 from warehouse.tables.followed import FollowedLake, followed_lake
 from warehouse.tables.fragment_sizes import fragment_sizes
 from warehouse.tables.manifests import PlacedFragment, current_fragments, file_digests, find_table

@@ -17,7 +17,8 @@ from warehouse.memos.coverage import add_coverage
 from warehouse.memos.pending_aliases import register_aliases
 from warehouse.memos.task_members import move_memos, new_tasks, queue_again
 from warehouse.models.merged_graph import MergedGraph
-from warehouse.models.models import ModelRecord, write_components
+from warehouse.models.models import ModelRecord
+from warehouse.models.new_components import write_components
 from warehouse.scheduling.task_states import MemoState
 from warehouse.tables.manifests import current_fragment_rows, fragments_by_row
 from warehouse.tables.table import content_of

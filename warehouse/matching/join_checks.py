@@ -8,10 +8,10 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlalchemy import Connection
 
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import InputError, TypeMismatch, UnknownColumn
 from transforms.graphs.graph import component_from_document
 from transforms.joins.definition import JoinDefinition, column_type
-from transforms.types import arrow_type
 from warehouse.matching.column_checks import check_component
 from warehouse.tables.arrow_types import parse_arrow_type
 from warehouse.tables.manifests import get_table

@@ -11,8 +11,9 @@ from sqlalchemy import Connection
 from transforms.graphs.graph import Node
 from warehouse.config import WarehouseConfig
 from warehouse.costs.accounts import load_account
-from warehouse.costs.cost_model import CostModel, load_cost_model, raw_bytes_per_row
+from warehouse.costs.cost_model import CostModel, load_cost_model
 from warehouse.costs.reuse import load_aged_reads, models_with
+from warehouse.costs.value_bytes import raw_bytes_per_row
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import ModelRecord
 from warehouse.planning.cheapest import Alternatives, DagNode, Label, NodeCost, Reuse, alternatives, cheapest_plan

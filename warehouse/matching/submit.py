@@ -22,7 +22,6 @@ from warehouse.matching.model_match import Counts, count_pairs, match_model
 from warehouse.matching.plan_context import PlanContext
 from warehouse.memos.coverage import find_coverage
 from warehouse.memos.memos import delete_memos
-from warehouse.models.joined_columns import write_joined_columns
 from warehouse.models.merged_graph import MergedGraph
 from warehouse.models.models import (
     ModelRecord,
@@ -32,11 +31,12 @@ from warehouse.models.models import (
     get_model,
     insert_model,
     stored_inputs,
-    write_components,
     write_expectations,
 )
+from warehouse.models.new_components import write_components
+from warehouse.models.new_joined_columns import write_joined_columns
 from warehouse.models.pinned_analyses import UsedAnalysis, pin_analyses
-from warehouse.planning.policy import Adaptive
+from warehouse.planning.policy_names import PolicyName
 from warehouse.scheduling.task_states import TaskState
 from warehouse.tables.manifests import current_units, get_table
 from warehouse.tables.table import Table
@@ -230,7 +230,7 @@ def queue_worthwhile(warehouse: Warehouse, table: str) -> int:
         names = [
             record.name
             for record in all_models(connection, live=True)
-            if record.table == table and record.policy == Adaptive.name
+            if record.table == table and record.policy == PolicyName.ADAPTIVE
         ]
     for name in names:
         action = partial(

@@ -17,7 +17,7 @@ from warehouse.errors import MemoDamaged
 from warehouse.memos.coverage import add_coverage, keep_removed, remove_coverage
 from warehouse.memos.pending_aliases import contents_of_memo, known_contents, register_aliases
 from warehouse.memos.task_members import delete_done, move_memos, queue_again, split, tasks_of
-from warehouse.planning.policy import Adaptive, KeepNone
+from warehouse.planning.policy_names import PolicyName
 from warehouse.scheduling.task_states import MemoState, TaskEvent, TaskState, requeue_change
 from warehouse.tables.manifests import fragment_of, fragment_schema, is_placed_unit, placed_units
 from warehouse.tables.table import content_of, memo_key
@@ -170,7 +170,8 @@ def requeue_for_readers(connection: Connection, key: str, cause: str, now: float
     within = schema.component_subgraphs.c
     tables = {copy.table for copy in current_copies(connection, [key]).get(key, ())}
     is_kept = or_(
-        and_(inputs.fingerprint == within.subgraph, models.policy != KeepNone.name), models.policy == Adaptive.name
+        and_(inputs.fingerprint == within.subgraph, models.policy != PolicyName.NONE),
+        models.policy == PolicyName.ADAPTIVE,
     )
     readers = (
         connection.execute(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
 from sqlalchemy import Connection, delete, select, update
 
 from transforms.errors import listed
 from transforms.joins.columns_read import other_columns, own_columns
-from transforms.joins.definition import JoinDefinition, column_type
-from transforms.types import arrow_type
+from transforms.joins.definition import JoinDefinition
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.catalog import chunks, one_of
 from warehouse.errors import NotJoined
 from warehouse.tables.manifests import PlacedFragment, current_fragments
 
@@ -46,11 +44,6 @@ class JoinedRecord:
         return self.definition.table
 
     @cached_property
-    def type(self) -> pa.DataType:
-        """The Arrow type of its values."""
-        return arrow_type(column_type(self.definition))
-
-    @cached_property
     def own_columns(self) -> frozenset[str]:
         """The columns of its table that it is computed from, beside the time."""
         return frozenset(column.name for column in own_columns(self.definition))
@@ -58,27 +51,9 @@ class JoinedRecord:
     @cached_property
     def other_columns(self) -> frozenset[str]:
         """The columns of the other table that it is computed from, beside the time."""
-        return frozenset(self.other_types)
-
-    @cached_property
-    def other_types(self) -> Mapping[str, pa.DataType]:
-        """The Arrow types that those columns are declared as."""
-        found = {column.name: arrow_type(column.type) for column in other_columns(self.definition)}
         known_at = self.definition.known_at
-        return {known_at: pa.timestamp("us"), **found} if known_at else found
-
-
-def write_joined_columns(
-    connection: Connection, table: str, definitions: Mapping[str, JoinDefinition], now: float
-) -> None:
-    """Write the joined columns of a model that is submitted; one that failed is computed again."""
-    insert_absent(connection, schema.joined_columns, (
-        {"table_name": table, "column_name": name, "other_table": one.table, "document": one.to_document(),
-         "arrow_type": str(arrow_type(column_type(one))), "created_at": now}
-        for name, one in definitions.items()
-    ))  # fmt: skip
-    for name in definitions:
-        forget_failure(connection, table, name)
+        read = frozenset(column.name for column in other_columns(self.definition))
+        return read | {known_at} if known_at else read
 
 
 def joined_columns(

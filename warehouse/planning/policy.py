@@ -9,6 +9,7 @@ from typing import ClassVar, Protocol
 
 from transforms.errors import InputError
 from warehouse.planning.cheapest import DagNode, Label, Reuse, cheapest_plan
+from warehouse.planning.policy_names import PolicyName
 
 
 class AdmissionPolicy(Protocol):
@@ -26,7 +27,7 @@ class AdmissionPolicy(Protocol):
 class KeepAll:
     """The paper's policy: keep every component of a model at any cost, but no part of a component."""
 
-    name: ClassVar[str] = "all"
+    name: ClassVar[str] = PolicyName.ALL
     weighs_costs: ClassVar[bool] = False
 
     def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> dict[str, Label]:
@@ -38,7 +39,7 @@ class KeepAll:
 class KeepNone:
     """Keep nothing: load the components with memos, compute the others at every read."""
 
-    name: ClassVar[str] = "none"
+    name: ClassVar[str] = PolicyName.NONE
     weighs_costs: ClassVar[bool] = False
 
     def labels(self, nodes: Sequence[DagNode], wanted: Collection[str], reuse: Reuse = 1.0) -> dict[str, Label]:
@@ -53,7 +54,7 @@ class Adaptive:
     ``horizon_days``: the time for which requests and storage are counted.
     """
 
-    name: ClassVar[str] = "adaptive"
+    name: ClassVar[str] = PolicyName.ADAPTIVE
     weighs_costs: ClassVar[bool] = True
     horizon_days: float = 30.0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from warehouse.costs.cost_model import raw_bytes_per_row
+from warehouse.costs.value_bytes import raw_bytes_per_row
 from warehouse.costs.work_estimates import WorkEstimate, load_estimates
 from warehouse.models.models import load_documents
 from warehouse.scheduling.batching import BatchBudget, BatchCandidate, batch_limit_after_losses

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Columns by name, of all rows of their file.
-Columns = Mapping[str, pa.Array]
+Columns: TypeAlias = "Mapping[str, pa.Array]"
 
 
 class LoadedColumns:

@@ -7,6 +7,7 @@ linked, if it must not replace a file), and the folder is synced.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import threading
@@ -28,7 +29,7 @@ from warehouse.storage.stored_file import (
 )
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileInfo, LocalFileSystem
+    from pyarrow.fs import LocalFileSystem
 
 
 @cache
@@ -43,9 +44,8 @@ class LocalFiles:
 
     def read_bytes(self, path: str) -> bytes:
         """The whole file."""
-        with self.open_input(path) as file, translated_os_errors(path, "read"):
-            content: bytes = file.read()
-            return content
+        with translated_os_errors(path, "read"), open(path, "rb") as file:
+            return file.read()
 
     def open_input(self, path: str) -> Any:
         """The file, opened for random reads."""
@@ -70,20 +70,34 @@ class LocalFiles:
 
     def files(self, folder: str) -> Iterator[ListedFile]:
         """Every file under a folder, at any depth."""
-        for info in self._infos(folder):
-            if info.is_file:
-                yield ListedFile(info.path, info.size, info.mtime_ns or 0)
+        for path, status in self._all_under(folder):
+            if stat.S_ISREG(status.st_mode):
+                yield ListedFile(path, status.st_size, status.st_mtime_ns)
 
     def folders(self, folder: str) -> Iterator[str]:
         """Every folder under a folder, at any depth."""
-        return (info.path for info in self._infos(folder) if info.type.name == "Directory")
+        return (path for path, status in self._all_under(folder) if stat.S_ISDIR(status.st_mode))
 
-    def _infos(self, folder: str) -> list[FileInfo]:
-        from pyarrow.fs import FileSelector
+    def _all_under(self, folder: str) -> list[tuple[str, os.stat_result]]:
+        """Everything under a folder by path, links followed; none for a folder that does not exist.
 
+        Links that lead nowhere, or in a circle, and what disappears meanwhile are left out.
+        """
+        found: list[tuple[str, os.stat_result]] = []
+        waiting = [folder.rstrip("/")]
         with translated_os_errors(folder, "list"):
-            found: list[FileInfo] = _system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
-            return found
+            if os.path.lexists(folder) and not os.path.isdir(folder):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+            while waiting:
+                here = waiting.pop()
+                for entry in _entries(here or "/"):
+                    status = _status(entry)
+                    if status is None:
+                        continue
+                    found.append((f"{here}/{entry.name}", status))
+                    if stat.S_ISDIR(status.st_mode):
+                        waiting.append(f"{here}/{entry.name}")
+        return found
 
     def entries(self, folder: str) -> Entries:
         """The folders and files directly in a folder."""
@@ -183,6 +197,18 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
             return list(entries)
     except (FileNotFoundError, NotADirectoryError):
         return []  # it was removed or replaced meanwhile
+
+
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """What an entry, or the link that it is, leads to; None for nothing."""
+    try:
+        return entry.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
 
 
 class _AlreadyExists(Exception):

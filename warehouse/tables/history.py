@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, select
 
 from transforms.errors import NotFound
 from warehouse.catalog import schema
-from warehouse.tables.evolution.schema import SchemaChange, schema_changes
+from warehouse.tables.evolution.schema_changes import SchemaChange, schema_changes
 from warehouse.tables.manifests import get_table, parse_columns
 from warehouse.tables.table import ColumnSchema
 

@@ -20,7 +20,8 @@ from warehouse.storage.stored_file import ListedFile
 from warehouse.tables.carry_over import carry_over
 from warehouse.tables.evolution.evolved import EvolvedSchema, FileSchema, evolved_schema
 from warehouse.tables.evolution.known_values import KnownValues
-from warehouse.tables.evolution.schema import SchemaChange, with_levels
+from warehouse.tables.evolution.schema import with_levels
+from warehouse.tables.evolution.schema_changes import SchemaChange
 from warehouse.tables.followed import refuse_followed
 from warehouse.tables.fragment_sizes import fragment_sizes
 from warehouse.tables.lake_folders import refuse_lakes

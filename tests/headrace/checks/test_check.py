@@ -15,8 +15,9 @@ from headrace.checks.sample import evenly
 from headrace.checks.statistics import Spread, statistics_of
 from headrace.checks.surprises import colliding_share, surprises_of, surprises_of_label
 from tests.headrace.test_commands import check_golden
+from transforms.columns.arrow_types import arrow_type
 from transforms.execution.plan import compile_plan
-from transforms.types import Dense, DType, Weighted, arrow_type
+from transforms.types import Dense, DType, Weighted
 
 ODD = """
 import headrace as hr

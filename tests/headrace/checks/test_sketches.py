@@ -16,8 +16,9 @@ from headrace.checks.id_sketch import SAMPLED, IdSketch, merged_ids, new_share, 
 from headrace.checks.number_sketch import merged_numbers, sketch_numbers
 from tests.support.examples import scaled
 from tests.support.mutations import mutated
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import DataError
-from transforms.types import Dense, Ragged, Weighted, arrow_type
+from transforms.types import Dense, Ragged, Weighted
 
 NUMBERS = st.lists(st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, 5e-324, -1e308]), max_size=60)
 IDS = st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=40)

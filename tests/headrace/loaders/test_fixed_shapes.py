@@ -15,8 +15,9 @@ from trainer.model.inputs import InputLayout, TypedInput, lay_out
 from trainer.options.config import TrainConfig
 from trainer.run.reading.batches import Batch, BatchShape, assemble
 from trainer.run.reading.columns import decode
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import DataError, InputError
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 TYPES: dict[str, ColumnType] = {
     "words": Ragged(DType.INT64, 50),

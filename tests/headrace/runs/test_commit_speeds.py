@@ -8,7 +8,7 @@ from headrace.runs.commit_speeds import newest_speeds
 from headrace.runs.history import History
 from headrace.screens.score_figures import figure_table
 from tests.trainer.run.history.histories import HEADS, history_of
-from trainer.model.metrics import RegressionScores, Scores, TasksScores
+from trainer.model.scores import RegressionScores, Scores, TasksScores
 
 
 def test_events_are_those_between_commits() -> None:

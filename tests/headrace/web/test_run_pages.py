@@ -16,7 +16,7 @@ import pytest
 from headrace.screens.curve_drawing import MOST_CURVES
 from headrace.web.guard import HEADERS
 from tests.headrace.web.pages import Browser, served
-from trainer.model.metrics import Scores
+from trainer.model.scores import Scores
 from trainer.run.progress.evaluation_log import EvaluatedCommit, EvaluationLog
 from trainer.run.progress.lock import run_lock
 from warehouse import Warehouse, WarehouseConfig

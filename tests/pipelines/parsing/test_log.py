@@ -20,8 +20,8 @@ from pipelines.parsing.blocks import LineBlock, LongLine, read_blocks
 from pipelines.parsing.log import ParsedBlock, parse_log, parse_whole_log
 from tests.pipelines.logs import log_schema, tsv_line, write_log
 from tests.support.examples import scaled
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import DataError
-from transforms.types import arrow_type
 
 
 def parse(tmp_path: Path, text: str | bytes, schema: LogSchema, name: str = "log") -> ParsedBlock:

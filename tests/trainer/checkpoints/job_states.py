@@ -11,12 +11,13 @@ import numpy as np
 
 from tests.trainer.synthetic import Synthetic, config
 from trainer.checkpoints.commit_manifest import CommitFacts, table_of
-from trainer.checkpoints.host_part import LEDGER, HostPart, Moment, TakenArrays
+from trainer.checkpoints.host_part import LEDGER, HostPart, Moment
 from trainer.checkpoints.parted_arrays import ArrayKind, PartedArrays
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.checkpoints.read import Checkpoint
 from trainer.checkpoints.saved_counts import SavedCounts
+from trainer.checkpoints.taken_arrays import TakenArrays
 from trainer.options.document_field import DocumentField
 from trainer.scheduling.orders import Commit
 from transforms.arrays import Array
@@ -79,7 +80,7 @@ def counts(epochs: int) -> SavedCounts:
 
 
 def scores(epoch: int) -> dict[str, Any]:
-    from trainer.model.metrics import Scores
+    from trainer.model.scores import Scores
 
     return document_of(Scores(27, 9, 0.5 + epoch / 10, 0.25, None))
 

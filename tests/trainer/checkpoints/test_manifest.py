@@ -19,7 +19,7 @@ from trainer.checkpoints.manifest import MANIFEST, READABLE, CheckpointFile, Man
 from trainer.checkpoints.npy_bytes import array_from_npy
 from trainer.checkpoints.read import Checkpoint
 from trainer.errors import OtherFormat, TornCheckpoint
-from trainer.model.metrics import Scores
+from trainer.model.scores import Scores
 from trainer.options.document_field import DocumentField
 from trainer.run.progress.epochs import DataPosition
 from trainer.run.progress.identity import identity_of

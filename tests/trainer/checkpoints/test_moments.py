@@ -11,13 +11,14 @@ import pytest
 from tests.trainer.checkpoints.job_states import checkpoint, commit_of, find_facts, names_of
 from trainer.checkpoints.checkpoint import read_epoch
 from trainer.checkpoints.commit_manifest import digest_of
-from trainer.checkpoints.host_part import HostPart, Moment, PartName, TakenArrays
+from trainer.checkpoints.host_part import HostPart, Moment, PartName
 from trainer.checkpoints.local_run import LocalRun
 from trainer.checkpoints.manifest import MANIFEST
 from trainer.checkpoints.part_manifest import PartManifest
 from trainer.checkpoints.parted_arrays import PartedArrays
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
+from trainer.checkpoints.taken_arrays import TakenArrays
 from trainer.errors import TornCheckpoint
 from trainer.run.weights.saved_tables import parted_tables
 from trainer.tables.batches import IdBatch

@@ -17,13 +17,13 @@ from tests.trainer.checkpoints.test_reshard import NAME, assert_same, read, resh
 from tests.trainer.tables.stores.pruned.test_pruned_engine import FEATURES, PAPER, SEED, TABLES, pruned
 from tests.trainer.tables.stores.pruned.test_pruned_shards import exact_gradients, popular, train
 from tests.trainer.thread_exchange import on_hosts
-from trainer.checkpoints.host_part import TakenArrays
 from trainer.checkpoints.local_run import LocalRun
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.publish import publish
 from trainer.checkpoints.read import verify_commit
 from trainer.checkpoints.stored_commit import Share
 from trainer.checkpoints.table_sections import section_of
+from trainer.checkpoints.taken_arrays import TakenArrays
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.job.host.shard_arrays import parted_shards, shard_arrays, shard_states
 from trainer.options.pruning import PruningOptions

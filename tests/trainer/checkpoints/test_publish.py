@@ -26,7 +26,7 @@ from tests.trainer.checkpoints.job_states import (
     write_parts,
 )
 from trainer.checkpoints.checkpoint import newest_intact, read_epoch, read_newest, write_checkpoint
-from trainer.checkpoints.host_part import LEDGER, HostPart, Moment, TakenArrays
+from trainer.checkpoints.host_part import LEDGER, HostPart, Moment
 from trainer.checkpoints.local_run import LocalRun
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.parts import write_part
@@ -35,6 +35,7 @@ from trainer.checkpoints.read import Checkpoint
 from trainer.checkpoints.retention import Retention, apply_retention, newest_part_attempt
 from trainer.checkpoints.saved_counts import SavedCounts
 from trainer.checkpoints.stored_commit import Share
+from trainer.checkpoints.taken_arrays import TakenArrays
 from trainer.errors import CheckpointNotWritten, CommitConflict, PublicationInDoubt, TornCheckpoint
 from trainer.options.document_field import OPEN, DocumentField
 from trainer.planning.plan import PartitionPlan, cyclic_plan

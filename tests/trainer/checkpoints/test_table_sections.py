@@ -14,7 +14,6 @@ from tests.support.examples import scaled
 from tests.trainer.checkpoints import job_states
 from tests.trainer.checkpoints.job_states import checkpoint, commit_of, find_facts, names_of, publish_all
 from tests.trainer.checkpoints.test_reshard import NAME, assert_same, read, reshard
-from trainer.checkpoints.host_part import TakenArrays
 from trainer.checkpoints.local_run import LocalRun
 from trainer.checkpoints.parted_arrays import Array
 from trainer.checkpoints.parts import write_part
@@ -29,6 +28,7 @@ from trainer.checkpoints.table_sections import (
     section_of,
     with_lines,
 )
+from trainer.checkpoints.taken_arrays import TakenArrays
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
 from trainer.tables.stores.hashed.saved_history import SECTIONS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trainer.errors import TornCheckpoint
 from trainer.model.heads import BINARY, Head, LabelFigures, head_of
-from trainer.model.metrics import read_scores
+from trainer.model.scores import read_scores
 from trainer.options.document_field import DocumentField
 from transforms.analysis.target import Target
 from transforms.derived_documents import document_of

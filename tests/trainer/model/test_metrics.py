@@ -8,7 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trainer.errors import BadLabel
-from trainer.model.metrics import Collector, auc, calibration, log_loss, normalized_entropy, read_scores, sigmoid
+from trainer.model.metrics import Collector, auc, calibration, log_loss, normalized_entropy, sigmoid
+from trainer.model.scores import read_scores
 from trainer.options.document_field import DocumentField
 from transforms.derived_documents import document_of
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.trainer.synthetic import config
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.model.heads import BINARY, Head, LabelFigures
-from trainer.model.metrics import read_scores
+from trainer.model.scores import read_scores
 from trainer.model.task_heads import TaskHeads, check_task_options, heads_of, initial_logits, read_head
 from trainer.options.document_field import DocumentField
 from transforms.analysis.target import Target

@@ -15,7 +15,7 @@ from tests.trainer.thread_channels import on_channels
 from trainer.errors import TornCheckpoint
 from trainer.model.event_losses import event_losses
 from trainer.model.heads import BINARY
-from trainer.model.metrics import Scores
+from trainer.model.scores import Scores
 from trainer.options.config import TrainConfig
 from trainer.options.document_field import DocumentField
 from trainer.run.progress.epochs import plan_epochs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.trainer.synthetic import Synthetic, config
-from trainer.model.metrics import Scores, TasksScores
+from trainer.model.scores import Scores, TasksScores
 from trainer.run import host_metrics
 from trainer.run.host_metrics import HostFigures, HostMetrics
 from trainer.run.loop import train

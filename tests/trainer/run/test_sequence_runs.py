@@ -14,7 +14,8 @@ from trainer.options.config import TrainConfig
 from trainer.run.choosing.choose import choose_config
 from trainer.run.loop import train
 from trainer.serving.trained import load_trained
-from transforms.types import Dense, DType, Ragged, arrow_type
+from transforms.columns.arrow_types import arrow_type
+from transforms.types import Dense, DType, Ragged
 
 pytest.importorskip("tensorflow")
 

@@ -11,7 +11,7 @@ import headrace as hr
 from tests.trainer.synthetic import config
 from tests.warehouse.scenes import FREE_READS, events, write_partition
 from trainer.errors import BadLabel, RunMismatch
-from trainer.model.metrics import RegressionScores, Scores
+from trainer.model.scores import RegressionScores, Scores
 from trainer.run.loop import train
 from trainer.run.progress.data_changes import ChangePolicy
 from trainer.serving.trained import load_trained

@@ -13,10 +13,11 @@ from tests.transforms.adversarial import COMPUTABLE, acceptable_types, columns_f
 from tests.transforms.odd_nans import QUIET, nans, with_odd_nans
 from tests.transforms.operators.parameters import GOLDEN_PARAMS
 from tests.transforms.trials import drawn_trial
+from transforms.columns.arrow_types import arrow_type
 from transforms.columns.columns import cast_to_layout
 from transforms.columns.nans import with_one_nan
 from transforms.operators import REGISTRY, Operator
-from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 FLOATS = (DType.FLOAT32, DType.FLOAT64)
 TYPES: list[ColumnType] = [Dense(dtype) for dtype in FLOATS] + [Ragged(dtype) for dtype in FLOATS]

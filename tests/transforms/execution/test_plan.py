@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from tests.support.examples import scaled
 from tests.transforms.adversarial import columns_for, operation
 from tests.transforms.components import INPUTS
+from transforms.columns.arrow_types import arrow_type
 from transforms.columns.columns import Column, Numbers
 from transforms.errors import DataError, OtherRelease, UnknownColumn
 from transforms.execution import plan as plan_module
@@ -24,7 +25,7 @@ from transforms.graphs.canonical import canonicalize
 from transforms.graphs.graph import Literal, Operation, RawColumn
 from transforms.kernels.arrow import to_arrow
 from transforms.operators import REGISTRY
-from transforms.types import Dense, DType, arrow_type
+from transforms.types import Dense, DType
 
 QUERY, TITLE, CATEGORY = text("query"), text("title"), text("category")
 OVERLAP = concat(QUERY.unigrams() & TITLE.unigrams(), CATEGORY.unigrams()).hash_buckets(1000)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import transforms.expressions.expression as hr
 from tests.support.examples import scaled
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import DataError, InputError, UnknownColumn
 from transforms.expressions.tables import table
 from transforms.graphs.graph import component_document
@@ -28,7 +29,6 @@ from transforms.joins.keys import number_keys
 from transforms.kernels.history_distinct import hashes_of
 from transforms.kernels.history_states import decay
 from transforms.operators.zones import clock_changes
-from transforms.types import arrow_type
 
 #: Hours around the night in which the clocks of Berlin lose an hour.
 EPOCH = datetime(2026, 3, 28, 20, tzinfo=UTC)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from tests.support.mutations import mutated
 from tests.transforms.operators.test_numbers import run
+from transforms.columns.arrow_types import arrow_type
 from transforms.comparison.pattern import Pattern
 from transforms.errors import HeadraceError, InputError
 from transforms.graphs.canonical import canonicalize
@@ -22,7 +23,7 @@ from transforms.render import expression_text
 from transforms.time_range import microseconds, timestamp_text
 from transforms.twins.graph import compute
 from transforms.twins.tensors import from_arrow, to_arrow
-from transforms.types import Dense, DType, arrow_type
+from transforms.types import Dense, DType
 
 TIMES = pa.array([1_772_323_199_999_999, 1_772_323_200_000_000, None], pa.int64()).cast(
     arrow_type(Dense(DType.TIMESTAMP))

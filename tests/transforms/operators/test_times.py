@@ -14,10 +14,11 @@ import pytest
 
 import headrace as hr
 from tests.transforms.operators.test_numbers import run
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import InputError
 from transforms.graphs.fingerprint import fingerprint
 from transforms.operators.zones import STRIDE_SECS, clock_changes
-from transforms.types import Dense, DType, arrow_type
+from transforms.types import Dense, DType
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DAY_US = 86_400_000_000

@@ -16,8 +16,9 @@ from transforms.graphs.graph import Literal, Node, Operation, RawColumn, topolog
 from transforms.operators import REGISTRY
 from transforms.types import Dense, DType, Ragged, Vector, Weighted
 from warehouse import Warehouse, submit_model
-from warehouse.costs.cost_model import CostModel, Prices, Rates, declared_factor, estimated_bytes, load_cost_model
+from warehouse.costs.cost_model import CostModel, Prices, Rates, declared_factor, load_cost_model
 from warehouse.costs.measurements import record_measurements
+from warehouse.costs.value_bytes import estimated_bytes
 
 QUERY = hr.text("query")
 WORDS = canonicalize(QUERY.unigrams().hash_buckets(100).node)

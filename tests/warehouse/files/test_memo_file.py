@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import InputError
-from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.types import Dense, DType, Ragged, Vector, Weighted
 from warehouse import Storage, memo_path, read_memo_file, write_memo_file
 from warehouse.errors import MemoDamaged
 

@@ -13,8 +13,9 @@ import pytest
 from sqlalchemy import delete, insert, select, update
 
 from tests.warehouse.scenes import events, evict_component, model, work, write_partition
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import InputError
-from transforms.types import DType, Ragged, arrow_type
+from transforms.types import DType, Ragged
 from warehouse import (
     Warehouse,
     collect_garbage,

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import select
 
 from tests.warehouse.scenes import REPOSITORY, Clock, events, model, read_of, work, write_partition
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import UnknownColumn
-from transforms.types import arrow_type
 from warehouse import (
     LABEL,
     Storage,

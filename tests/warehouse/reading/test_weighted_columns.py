@@ -12,10 +12,11 @@ import pytest
 import transforms.expressions.expression as hr
 from tests.transforms.adversarial import bits, python_values
 from tests.warehouse.scenes import work, write_partition
+from transforms.columns.arrow_types import arrow_type
 from transforms.expressions.model import Model
 from transforms.graphs.graph import Node, component_from_document
 from transforms.operators import REGISTRY
-from transforms.types import Dense, DType, Vector, Weighted, arrow_type
+from transforms.types import Dense, DType, Vector, Weighted
 from warehouse import LABEL, Warehouse, read_fragment, read_solution, register_table, submit_model
 
 PAIRS = pa.list_(pa.struct([("id", pa.string()), ("weight", pa.float32())]))

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from transforms.types import ARROW_ELEMENT, Dense, Ragged, Vector, Weighted, arrow_type
+from transforms.columns.arrow_types import ARROW_ELEMENT, arrow_type
+from transforms.types import Dense, Ragged, Vector, Weighted
 from warehouse.tables.arrow_types import parse_arrow_type
 
 KINDS = [

@@ -51,7 +51,7 @@ from trainer.scheduling.events import (
 from trainer.scheduling.orders import EndEpoch, Hold, Instruction, Order, Publish, Refuse, Send, WantRoles
 from trainer.scheduling.server_control import ServerLimits
 from trainer.scheduling.transitions import FINAL
-from trainer.wire.flight.client import Unreachable
+from trainer.wire.flight.error_documents import Unreachable
 from transforms.errors import Busy, DataError
 
 _LOG = logging.getLogger(__name__)

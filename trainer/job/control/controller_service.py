@@ -33,7 +33,7 @@ from trainer.scheduling.events import (
 from trainer.scheduling.holds import ErrorDocument
 from trainer.wire.flight.action_service import ActionService
 from trainer.wire.flight.addresses import Address
-from trainer.wire.flight.client import Unreachable
+from trainer.wire.flight.error_documents import Unreachable
 from transforms.errors import DataError, InputError
 
 #: How long a call waits for the controller's thread, beside the wait that it asks for.

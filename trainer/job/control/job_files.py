@@ -16,7 +16,7 @@ from pathlib import Path
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.options.document_field import DocumentField
 from trainer.wire.flight.addresses import Address
-from trainer.wire.flight.client import Unreachable
+from trainer.wire.flight.error_documents import Unreachable
 from transforms.errors import DataError, NotFound, StorageError
 from warehouse.storage.durable_files import make_folders, sync_path, write_new_file
 

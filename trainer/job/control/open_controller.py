@@ -25,7 +25,7 @@ from trainer.scheduling.job import Job, JobSettings, resume_job, without_watched
 from trainer.scheduling.orders import Commit, Hold
 from trainer.scheduling.transitions import FINAL, JobState
 from trainer.wire.flight.addresses import LOOPBACK, Address
-from trainer.wire.flight.client import Unreachable
+from trainer.wire.flight.error_documents import Unreachable
 from transforms.errors import DataError
 
 _LOG = logging.getLogger(__name__)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainer.checkpoints.host_part import LABELS, LEDGER, PREDICTIONS, HostPart, Moment, TakenArrays
+from trainer.checkpoints.host_part import LABELS, LEDGER, PREDICTIONS, HostPart, Moment
 from trainer.checkpoints.parts import write_part
 from trainer.checkpoints.shard_name import NO_SHARDS
+from trainer.checkpoints.taken_arrays import TakenArrays
 from trainer.errors import NonFiniteLoss
 from trainer.job.host.attempt import TrainedState
 from trainer.planning.plan import PartitionPlan

@@ -17,7 +17,7 @@ from trainer.job.launch.job_spec import JobSpec
 from trainer.job.launch.outcome import write_outcome
 from trainer.scheduling.orders import Commit
 from trainer.wire.flight.addresses import LOOPBACK, Address
-from trainer.wire.flight.client import Unreachable
+from trainer.wire.flight.error_documents import Unreachable
 from transforms.errors import HeadraceError
 from transforms.log_fields import set_process_fields
 from transforms.metrics.families import Family

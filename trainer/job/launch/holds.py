@@ -8,7 +8,7 @@ from trainer.job.control.job_files import JobFiles
 from trainer.job.control.offline_job import logged_job, release_logged_job
 from trainer.job.launch.job_spec import JobSpec
 from trainer.scheduling.orders import Hold
-from trainer.wire.flight.client import RemoteError, Unreachable
+from trainer.wire.flight.error_documents import RemoteError, Unreachable
 from transforms.errors import Busy, DataError, HeadraceError
 
 #: How long a controller may take to answer.

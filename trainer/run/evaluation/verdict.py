@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainer.model.idle_units import IdleUnits
-from trainer.model.metrics import AnyScores, Scores, TaskScores, TasksScores
+from trainer.model.scores import AnyScores, Scores, TaskScores, TasksScores
 from trainer.options.trial_record import TrialRow
 from trainer.run.weights.run_state import EpochScores
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from trainer.checkpoints.manifest import canonical_json, parse_json
 from trainer.errors import TornCheckpoint
-from trainer.model.metrics import StoredScores
+from trainer.model.scores import StoredScores
 from trainer.options.document_field import OPEN, DocumentField
 from transforms.derived_documents import document_of, number, whole
 from warehouse.errors import MissingFile

@@ -17,7 +17,7 @@ import numpy as np
 
 from trainer.errors import TornCheckpoint
 from trainer.model.calibration import Calibration, StoredCalibration
-from trainer.model.metrics import AnyScores, StoredScores
+from trainer.model.scores import AnyScores, StoredScores
 from trainer.options.document_field import OPEN, DocumentField
 from trainer.run.progress.epochs import Segments
 from transforms.arrays import Array

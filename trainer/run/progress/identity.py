@@ -11,10 +11,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from trainer.errors import RunMismatch, TornCheckpoint
-from trainer.model.inputs import TypedInput
 from trainer.options.config import TrainConfig, recorded_options
 from trainer.options.document_field import OPEN, DocumentField
 from trainer.options.resume_rules import OptionChange, option_changes
@@ -25,6 +24,9 @@ from transforms.types import type_document, type_from_document
 from warehouse.solution.parts import SolutionPartition
 from warehouse.solution.solution import ReadSolution
 from warehouse.tables.table import Fragment
+
+if TYPE_CHECKING:
+    from trainer.model.inputs import TypedInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ class RunIdentity:
     @property
     def typed_inputs(self) -> tuple[TypedInput, ...]:
         """The inputs' names and types."""
+        from trainer.model.inputs import TypedInput  # loads kernels; figures of a run need none
+
         return tuple(TypedInput(item["name"], type_from_document(item["type"])) for item in self.inputs)
 
 

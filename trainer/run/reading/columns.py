@@ -21,9 +21,10 @@ from trainer.model.task_heads import AnyHead
 from trainer.run.reading import kernels
 from transforms.arrays import Array
 from transforms.columns.arrays import one_array
+from transforms.columns.arrow_types import arrow_type
 from transforms.columns.columns import Numbers, RaggedItems, Vectors, WeightedItems, cast_to_layout, from_arrow
 from transforms.errors import DataError
-from transforms.types import ColumnType, Dense, DType, Ragged, arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged
 
 LABEL_COLUMN = "__label__"
 #: The column of each row's stored event, if a reader leaves events out.

@@ -9,7 +9,8 @@ from trainer.run.reading.batches import make_batches
 from trainer.run.reading.columns import read_columns
 from trainer.run.reading.packed_units import PackedUnit, UnitDecoder, UnitLayout, pack_unit
 from trainer.run.reading.unit_requests import UnitRequest
-from transforms.types import ColumnType, Dense, DType, Ragged, Weighted, arrow_type
+from transforms.columns.arrow_types import arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged, Weighted
 
 
 def warm_up() -> None:

@@ -19,8 +19,8 @@ from trainer.model.gradient_norms import GradientNorms
 from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout, rate_of
-from trainer.model.metrics import AnyScores, StoredScores
 from trainer.model.rate_clock import RateClock
+from trainer.model.scores import AnyScores, StoredScores
 from trainer.model.task_heads import AnyHead
 from trainer.model.tensorflow_loading import load_tensorflow
 from trainer.model.unbounded_tables import table_limits

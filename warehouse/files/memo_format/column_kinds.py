@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from transforms.columns.arrow_types import ARROW_ELEMENT, arrow_type
 from transforms.errors import DataError
-from transforms.types import ARROW_ELEMENT, ColumnType, Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.types import ColumnType, Dense, DType, Ragged, Vector, Weighted
 
 
 class Kind(IntEnum):

@@ -93,7 +93,7 @@ def _add_column(segments: _Segments, name: str, array: pa.Array) -> ColumnRecord
     stored = stored_type(array.type)
     if stored is None:
         raise DataError("the type of a memo must be that of a component", where=f"column {name}", value=str(array.type),
-                        allowed="the results of transforms.types.arrow_type")  # fmt: skip
+                        allowed="the results of transforms.columns.arrow_types.arrow_type")  # fmt: skip
     parts: dict[str, int] = {}
     constants = most_constants(len(array))
     if array.null_count:

@@ -17,7 +17,8 @@ from warehouse.tables.evolution.refusals import (
     refuse_wider,
     removed_column,
 )
-from warehouse.tables.evolution.schema import NO_PATHS, Command, DriftAdvice, SchemaChange, SchemaMerge, schema_changes
+from warehouse.tables.evolution.schema import NO_PATHS, Command, DriftAdvice, SchemaMerge
+from warehouse.tables.evolution.schema_changes import SchemaChange, schema_changes
 from warehouse.tables.table import ColumnSchema, Fragment, Table
 
 

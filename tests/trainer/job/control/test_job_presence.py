@@ -8,7 +8,7 @@ import pytest
 
 from trainer.job.control.job_presence import AWAY_SECS, JobPresence
 from trainer.scheduling.transitions import JobState
-from trainer.wire.flight.client import Unreachable
+from trainer.wire.flight.error_documents import Unreachable
 from transforms.errors import InputError
 
 

@@ -25,7 +25,7 @@ from trainer.scheduling.job import PhaseSettings
 from trainer.scheduling.orders import AskPosition, EndEpoch, Leave, Rejoin, StartEpoch, WritePart
 from trainer.scheduling.transitions import JobState
 from trainer.wire.flight.addresses import Address
-from trainer.wire.flight.client import Unreachable
+from trainer.wire.flight.error_documents import Unreachable
 from transforms.errors import DataError, InputError
 
 HOST = Role(RoleKind.HOST, "h0")

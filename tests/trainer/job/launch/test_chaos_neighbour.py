@@ -22,7 +22,7 @@ from trainer.job.launch.chaos.schedule import SERVER, WORKER, Fault, FaultKind, 
 from trainer.job.launch.local_servers import LocalServers
 from trainer.run.reading.reader_service import ReaderService
 from trainer.wire.flight.addresses import LOOPBACK, Address
-from trainer.wire.flight.client import Unreachable
+from trainer.wire.flight.error_documents import Unreachable
 from transforms.errors import InputError
 
 

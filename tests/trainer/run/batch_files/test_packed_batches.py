@@ -22,7 +22,8 @@ from trainer.run.batch_files.packed_batches import BatchLayout, BatchPacker, unp
 from trainer.run.reading.batches import BatchAssembler, make_batches
 from trainer.run.reading.columns import decode
 from trainer.run.reading.shuffling import ShuffleWindow
-from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.columns.arrow_types import arrow_type
+from transforms.types import Dense, DType, Ragged, Vector, Weighted
 
 REGRESSION = Head("regression")
 KINDS = [(nullable_table, NULLABLE_LAYOUT), (rich_table, RICH_LAYOUT)]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from trainer.model.idle_units import IdleUnits
-from trainer.model.metrics import Collector, RegressionCollector, TasksScores
+from trainer.model.metrics import Collector, RegressionCollector
+from trainer.model.scores import TasksScores
 from trainer.options.trial_record import TrialRow
 from trainer.run.evaluation.verdict import Evidence, first_pass_labels, verdict_of
 from trainer.run.weights.run_state import EpochScores

@@ -19,7 +19,8 @@ from trainer.run.reading.batches import BatchAssembler, make_batches
 from trainer.run.reading.columns import decode, take_events
 from trainer.run.reading.shuffling import ShuffleWindow
 from trainer.run.reading.stream import fragment_stream
-from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.columns.arrow_types import arrow_type
+from transforms.types import Dense, DType, Ragged, Vector, Weighted
 
 LAYOUT = lay_out([TypedInput(name, kind) for name, kind in TYPES.items()], config("run"))
 

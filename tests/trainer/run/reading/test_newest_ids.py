@@ -12,7 +12,8 @@ from trainer.errors import BadFeature
 from trainer.model.inputs import TypedInput, lay_out
 from trainer.run.reading.batches import make_batches
 from trainer.run.reading.columns import decode
-from transforms.types import Dense, DType, Ragged, Weighted, arrow_type
+from transforms.columns.arrow_types import arrow_type
+from transforms.types import Dense, DType, Ragged, Weighted
 
 TYPES = {
     "bag": Ragged(DType.INT64, 90),

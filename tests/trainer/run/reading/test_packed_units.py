@@ -23,8 +23,9 @@ from trainer.run.reading.columns import ROW_COLUMN, read_columns, take_events
 from trainer.run.reading.packed_units import PackedUnit, UnitDecoder, UnitLayout, pack_unit, unpack_unit
 from trainer.run.reading.unit_requests import UnitRequest, bits_of
 from trainer.wire.flight.error_documents import BadAnswer
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import DataError, HeadraceError
-from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.types import Dense, DType, Ragged, Vector, Weighted
 
 REQUEST = UnitRequest(7, 1, "a" * 64, "hour=00#0", 0, 1000)
 REGRESSION = Head("regression")

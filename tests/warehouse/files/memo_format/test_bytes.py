@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import scaled
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import DataError
-from transforms.types import Dense, DType, Ragged, Vector, Weighted, arrow_type
+from transforms.types import Dense, DType, Ragged, Vector, Weighted
 from warehouse import Storage, write_memo_file
 from warehouse.errors import MemoDamaged
 from warehouse.files.digests import column_digest

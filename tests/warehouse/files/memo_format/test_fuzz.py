@@ -13,8 +13,9 @@ import pytest
 
 from tests.fuzz.bounded import run_trials
 from tests.warehouse.files.memo_format.test_bytes import identical, read_all
+from transforms.columns.arrow_types import arrow_type
 from transforms.errors import DataError
-from transforms.types import Dense, DType, Ragged, Vector, arrow_type
+from transforms.types import Dense, DType, Ragged, Vector
 from warehouse import Storage, write_memo_file
 from warehouse.errors import MemoDamaged
 from warehouse.files.arrow_bounds import check_arrow_file

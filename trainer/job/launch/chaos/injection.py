@@ -30,7 +30,7 @@ from trainer.job.launch.child_processes import Command
 from trainer.job.launch.local_servers import LocalServers
 from trainer.job.launch.supervisor import Supervisor
 from trainer.wire.flight.addresses import Address
-from trainer.wire.flight.client import Unreachable
+from trainer.wire.flight.error_documents import Unreachable
 
 _LOOK_SECS = 0.05
 _HOST = "127.0.0.1"

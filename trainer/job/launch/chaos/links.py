@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 from trainer.job.launch.chaos.wire_damage import DamagedStream, DamageKind, Direction, DrawDamage, Piece
 from trainer.wire.flight.addresses import Address
-from trainer.wire.flight.client import Unreachable
+from trainer.wire.flight.error_documents import Unreachable
 from transforms.errors import DataError
 
 _T = TypeVar("_T")
