@@ -1,11 +1,12 @@
 """Time of submitting, solving, searching and previewing evictions with large catalogs, compared with targets.
 
     python -m benchmarks.catalog_scale [--database sqlite|postgresql|both] [--keep FOLDER] [--submissions 40] [--small]
-                                       [--components N] [--hours N] [--questions]
+                                       [--components N] [--hours N] [--questions | --solutions]
 
 The catalogs are made first (``benchmarks/support/catalogs.py``): PostgreSQL with 1 M components and 20 M memos over the
 table ``events``, SQLite with 100,000 and 2 M; both also with a table of 8,760 hourly partitions and the memos of one model
-over it. ``--keep`` keeps them for another run. ``--questions`` asks only what pages in a browser ask. A submission is timed from the model object to the answer, including the
+over it. ``--keep`` keeps them for another run. ``--questions`` asks only what pages in a browser ask, ``--solutions`` only
+for read solutions. A submission is timed from the model object to the answer, including the
 commit.
 """
 
@@ -138,13 +139,14 @@ class Report:
         return f"{target}: {'ok' if good else 'missed'}"
 
 
-def measure(
-    url: str, home: Path, size: Size, submissions: int, report: Report, *, questions_alone: bool = False
-) -> None:
+def measure(url: str, home: Path, size: Size, submissions: int, report: Report, *, alone: str = "") -> None:
     """Measure with one catalog."""
     with Warehouse.open(WarehouseConfig(str(home), url)) as warehouse:
+        if alone == "solutions":
+            _solutions(warehouse, size, report)
+            return
         _questions(warehouse, size, report)
-        if questions_alone:
+        if alone == "questions":
             return
         _submissions(warehouse, size, submissions, report)
         _long_tables(warehouse, size, report)
@@ -334,7 +336,12 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="tiny catalogs, to test the script")
     parser.add_argument("--components", type=int, help="number of components, instead of that of the targets")
     parser.add_argument("--hours", type=int, help="hours of the long table, instead of a year")
-    parser.add_argument("--questions", action="store_true", help="only what pages ask")
+    parser.add_argument(
+        "--questions", dest="alone", action="store_const", const="questions", default="", help="only what pages ask"
+    )
+    parser.add_argument(
+        "--solutions", dest="alone", action="store_const", const="solutions", help="only read solutions"
+    )
     options = parser.parse_args()
     report = Report()
     print(machine())
@@ -347,7 +354,7 @@ def main() -> int:
             if options.hours:
                 size = replace(size, hours=options.hours)
             with made(database, size, options.keep or Path(folder)) as (url, home):
-                measure(url, home, size, options.submissions, report, questions_alone=options.questions)
+                measure(url, home, size, options.submissions, report, alone=options.alone)
     print("every target is met" if not report.missed else f"missed: {', '.join(report.missed)}")
     return 0 if options.small or not report.missed else 1
 

@@ -177,6 +177,7 @@ def stored() -> dict[str, tuple[Any, Any, Read]]:
     one = SolutionInput.of("q", node, component_document(node))
     values = {each.name: getattr(fragment, each.name) for each in fields(fragment)}
     placed = SolutionFragment(**values, plan=0, files=(MemoRef("a/b", SHA),), window=MemoWindow(1, 9))
+    assert SolutionFragment.of(fragment, 0, placed.files, placed.window) == placed
     moments = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
     partition = SolutionPartition("k", *moments, 3, (placed, replace(placed, window=None)))
     solution = ReadSolution("m", 1, "t", 2, "clicked", (one,), (ReadPlan(("load",), {one.fingerprint: 0}, 0.5),), (partition,))  # fmt: skip

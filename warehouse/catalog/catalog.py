@@ -7,6 +7,7 @@ A process that is killed at any instruction leaves the last committed state.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import math
 import os
@@ -17,7 +18,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, FromClause, Table, create_engine, event, func, insert, select
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Executable,
+    FromClause,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    select,
+)
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.exc import DBAPIError
 
@@ -31,13 +44,25 @@ from warehouse.catalog.urls import parse_url, secrets_of, shown_url
 from warehouse.errors import CatalogBusy, CatalogConflict, CatalogFull, CatalogLost, CommitInDoubt
 from warehouse.scheduling.backoff import TRANSACTION_BACKOFF, Backoff, Retry
 
-__all__ = ["CHUNK_KEYS", "LOCK_KEY", "Catalog", "chunks", "insert_absent", "insert_numbered", "one_of", "storable"]
+__all__ = [
+    "CHUNK_KEYS",
+    "LOCK_KEY",
+    "Catalog",
+    "chunks",
+    "insert_absent",
+    "insert_numbered",
+    "one_of",
+    "rows_of",
+    "storable",
+]
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 
 #: The most bound values of a statement; the limit of SQLite is 32,766, of PostgreSQL 65,535.
 CHUNK_KEYS = 10_000
+#: The rows that a driver hands over at once.
+_ROWS_AT_ONCE = 1_000
 
 #: The page cache of a connection. A submission that changes more pages than fit writes and reads them several times.
 SQLITE_CACHE_KIB = 65_536
@@ -269,11 +294,25 @@ def _engine(url: str, busy_timeout_secs: float) -> tuple[Engine, str]:
 def _sqlite(url: URL, busy_timeout_secs: float) -> tuple[Engine, str]:
     where = os.path.abspath(url.database or "")
     _make_home(os.path.dirname(where))
-    engine = create_engine(url.set(database=where), connect_args={"timeout": busy_timeout_secs})
+    engine = create_engine(
+        url.set(database=where), connect_args={"timeout": busy_timeout_secs}, json_deserializer=_document
+    )
     engine.dialect.statement_compiler = _HintingCompiler
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine, where
+
+
+_DECODER = json.JSONDecoder()
+
+
+def _document(text: str) -> Any:
+    """The value of a JSON text; as ``json.loads``, but without its search for white space, which takes as long as a short text."""
+    with contextlib.suppress(ValueError):
+        value, end = _DECODER.raw_decode(text)
+        if end == len(text):
+            return value
+    return json.loads(text)
 
 
 class _HintingCompiler(SQLiteCompiler):
@@ -367,6 +406,12 @@ def chunks(items: Sequence[_T], size: int = CHUNK_KEYS) -> Iterator[Sequence[_T]
     """``items`` in pieces that fit one statement."""
     for first in range(0, len(items), size):
         yield items[first : first + size]
+
+
+def rows_of(connection: Connection, query: Executable) -> Iterator[Any]:
+    """The rows of a query, which the driver hands over a thousand at a time: one at a time takes twice as long."""
+    for rows in connection.execute(query).partitions(_ROWS_AT_ONCE):
+        yield from rows
 
 
 def storable(text: str) -> str:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from transforms.errors import NotFound
 from transforms.graphs.graph import component_document
 from warehouse.costs.reuse import ReadCosts
+from warehouse.matching.paused_collection import collection_paused
 from warehouse.matching.plan_context import CostedGraph, PlanContext
 from warehouse.memos.coverage import Coverage, CoveredFragment, find_coverage
 from warehouse.models.joined_columns import require_joined
@@ -57,7 +58,7 @@ def priced_solution(
     priced: bool = True,
 ) -> tuple[ReadSolution, ReadCosts]:
     """:func:`read_solution`, with its costs for a model whose policy weighs costs."""
-    with warehouse.catalog.read() as connection:
+    with warehouse.catalog.read() as connection, collection_paused():
         model = get_model(connection, model_name, version)
         table = _table_at(connection, model.table, table_version)
         fragments = current_fragments(connection, model.table, start, end, at_version=table_version)
@@ -179,7 +180,6 @@ def _solution_input(item: StoredInput) -> SolutionInput:
 def _partition(group: list[tuple[PlacedFragment, CoveredFragment, MemoWindow | None]]) -> SolutionPartition:
     first = group[0][0]
     fragments = tuple(
-        SolutionFragment(**vars(placed.fragment), plan=covered.layout, files=covered.files, window=window)
-        for placed, covered, window in group
+        SolutionFragment.of(placed.fragment, covered.layout, covered.files, window) for placed, covered, window in group
     )
     return SolutionPartition(first.partition, first.start, first.end, first.partition_version, fragments)

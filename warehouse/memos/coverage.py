@@ -18,7 +18,7 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 from transforms.graphs.encoding import digest
 from warehouse.catalog import schema
 from warehouse.catalog.bulk import insert_rows
-from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.catalog import chunks, insert_absent, one_of, rows_of
 from warehouse.files.column_files import MemoRef, NewFile
 from warehouse.scheduling.task_states import MemoState
 from warehouse.tables.manifests import PlacedFragment
@@ -32,7 +32,7 @@ class SlotLayout:
     slots: Mapping[str, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CoveredFragment:
     """The ready memos over one fragment: the number of its layout, and the files of the layout's slots."""
 
@@ -62,10 +62,20 @@ class Coverage:
         return self.layouts[self.fragments[position].layout].slots
 
 
+_NO_COLUMNS: frozenset[str] = frozenset()
 #: For at most this many contents the query has them as a condition.
 _FEW_CONTENTS = 500
 
-_File = tuple[int, MemoRef]  # a file's column set, and its reference
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The files with memos of one content, those with the most requested components first, each with its column set."""
+
+    column_sets: tuple[int, ...] = ()
+    refs: tuple[MemoRef, ...] = ()
+
+
+_NO_FILES = _Files()
 
 
 def find_coverage(
@@ -77,20 +87,20 @@ def find_coverage(
     """
     members = _sets_of(connection, components)
     grouped = _Grouped(components)
-    contents = {content for placed in fragments for content, _ in grouped.contents(placed)}
-    files = _files_of(connection, members, contents)
+    places = [grouped.contents(placed) for placed in fragments]
+    files = _files_of(connection, members, {content for place in places for content, _ in place})
     numbers: dict[tuple[tuple[int, tuple[int, ...]], ...], int] = {}
     layouts: list[tuple[SlotLayout, tuple[tuple[int, int], ...]]] = []
     covered = []
-    for placed in fragments:
-        here = [(group, files.get(content, ())) for content, group in grouped.contents(placed)]
-        signature = tuple((group, tuple(column_set for column_set, _ in held)) for group, held in here)
+    for place in places:
+        here = [(group, files.get(content, _NO_FILES)) for content, group in place]
+        signature = tuple([(group, held.column_sets) for group, held in here])
         number = numbers.get(signature)
         if number is None:
             number = numbers[signature] = len(layouts)
             layouts.append(_slot_layout(signature, grouped.groups, members))
         by_group = dict(here)
-        refs = tuple(by_group[group][at][1] for group, at in layouts[number][1])
+        refs = tuple([by_group[group].refs[at] for group, at in layouts[number][1]])
         covered.append(CoveredFragment(number, refs))
     return Coverage(tuple(layout for layout, _ in layouts), tuple(covered))
 
@@ -105,7 +115,8 @@ class _Grouped:
 
     def contents(self, placed: PlacedFragment) -> list[tuple[str, int]]:
         """The distinct contents of a fragment for the groups, each with its group's number."""
-        overlaid = frozenset(overlay.column for overlay in placed.fragment.overlays)
+        overlays = placed.fragment.overlays
+        overlaid = frozenset(overlay.column for overlay in overlays) if overlays else _NO_COLUMNS
         if overlaid not in self._known:
             self._known[overlaid] = self._split(overlaid)
         return [(content_of(placed.fragment, seen), group) for group, seen in self._known[overlaid]]
@@ -135,23 +146,23 @@ def _sets_of(connection: Connection, fingerprints: Iterable[str]) -> dict[int, f
 
 def _files_of(
     connection: Connection, members: Mapping[int, Collection[str]], contents: Collection[str]
-) -> dict[str, tuple[_File, ...]]:
+) -> dict[str, _Files]:
     """The files of these sets by content, those with the most requested components first."""
     of, files = schema.coverage.c, schema.memo_files.c
     query = select(of.content, of.column_set, files.path, files.checksum).join(schema.memo_files, files.id == of.file)
     few = len(contents) <= _FEW_CONTENTS
-    held: defaultdict[str, list[_File]] = defaultdict(list)
+    held: defaultdict[str, list[tuple[int, MemoRef]]] = defaultdict(list)
     for chunk in chunks(sorted(members)):
         narrowed = query.where(one_of(connection, of.column_set, chunk))
         if few:
             narrowed = narrowed.where(one_of(connection, of.content, sorted(contents)))
-        for content, number, path, checksum in connection.execute(narrowed):
+        for content, number, path, checksum in rows_of(connection, narrowed):
             if few or content in contents:
                 held[content].append((number, MemoRef(path, checksum)))
-    return {
-        content: tuple(sorted(listed, key=lambda file: (-len(members[file[0]]), file[0], file[1].path)))
-        for content, listed in held.items()
-    }
+    for listed in held.values():
+        if len(listed) > 1:
+            listed.sort(key=lambda file: (-len(members[file[0]]), file[0], file[1].path))
+    return {content: _Files(*zip(*listed, strict=True)) for content, listed in held.items()}
 
 
 def _slot_layout(

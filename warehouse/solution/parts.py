@@ -80,6 +80,15 @@ class SolutionFragment(Fragment):
     files: tuple[Row[MemoRef], ...]
     window: Omitted[MemoWindow | None] = None
 
+    @classmethod
+    def of(
+        cls, fragment: Fragment, plan: int, files: tuple[MemoRef, ...], window: MemoWindow | None
+    ) -> SolutionFragment:
+        """A fragment of a table with its plan and files. A solution has many: the fields are copied at once."""
+        made = object.__new__(cls)
+        made.__dict__.update(vars(fragment), plan=plan, files=files, window=window)
+        return made
+
     def check_read(self, part: Part) -> None:
         """Raise :class:`~transforms.errors.DataError` for parts that contradict each other."""
         super().check_read(part)

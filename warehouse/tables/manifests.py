@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, FromClause, and_, exists, func
 
 from transforms.errors import nearest
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, one_of
+from warehouse.catalog.catalog import chunks, one_of, rows_of
 from warehouse.catalog.fragment_rows import is_unit
 from warehouse.errors import UnknownTable
 from warehouse.tables.evolution.fragment_schema import FragmentSchema
@@ -100,7 +100,7 @@ def current_fragments(
     """
     query = _versions(_placed_query(), table, start, end, at_version)
     columns = fragment_schema(connection, table)
-    return tuple(_placed(row, columns) for row in connection.execute(query))
+    return tuple(_placed(row, columns) for row in rows_of(connection, query))
 
 
 def current_units(connection: Connection, table: str) -> tuple[PlacedFragment, ...]:
@@ -108,7 +108,7 @@ def current_units(connection: Connection, table: str) -> tuple[PlacedFragment, .
     query = _placed_query(placed_units(), schema.merged_fragments.c.merged).where(is_placed_unit())
     columns = fragment_schema(connection, table)
     found = []
-    for row in connection.execute(_versions(query, table, None, None, None)):
+    for row in rows_of(connection, _versions(query, table, None, None, None)):
         placed = _placed(row, columns)
         if row.merged is not None:  # deletions are its members'
             whole = replace(placed.fragment, deletions=None, deleted_rows=0)
@@ -216,23 +216,36 @@ def _placed_query(source: FromClause | None = None, *columns: ColumnElement[Any]
 
 
 def _placed(row: Any, columns: FragmentSchema) -> PlacedFragment:
-    start, end = (datetime.fromtimestamp(at, UTC) for at in (row.start_at, row.end_at))
+    start, end = datetime.fromtimestamp(row.start_at, UTC), datetime.fromtimestamp(row.end_at, UTC)
     deletions = Overlay(DELETED, row.deletions, row.deletions_checksum) if row.deletions else None
-    fragment = replace(fragment_of(row, columns), deletions=deletions, deleted_rows=row.deleted_rows or 0)
+    fragment = fragment_of(row, columns, deletions=deletions, deleted_rows=row.deleted_rows or 0)
     return PlacedFragment(row.id, row.partition, row.version, start, end, row.position, fragment)
 
 
-def fragment_of(row: Any, columns: FragmentSchema, members: Sequence[Fragment] = ()) -> Fragment:
+def fragment_of(
+    row: Any,
+    columns: FragmentSchema,
+    members: Sequence[Fragment] = (),
+    *,
+    deletions: Overlay | None = None,
+    deleted_rows: int = 0,
+) -> Fragment:
     """The fragment in a row of ``fragments``, as ``columns`` read it.
 
-    It has no deletions, since these belong to a manifest. ``members``: those of a merged fragment, if they will be read.
+    Args:
+        row: It says nothing of deletions, which belong to a manifest.
+        columns: The table's current schema.
+        members: Those of a merged fragment, if they will be read.
+        deletions: The deletion vector in the manifest.
+        deleted_rows: The number of its events.
     """
-    overlays = tuple(
-        Overlay(column, path, row.digests[column]) for column, path in sorted((row.overlays or {}).items())
+    digests, overlaid = row.digests, row.overlays
+    overlays = (
+        tuple(Overlay(column, path, digests[column]) for column, path in sorted(overlaid.items())) if overlaid else ()
     )
-    groups = tuple(row.row_groups)
-    fragment = Fragment(row.fragment_id, row.path, groups, row.rows, row.size_bytes, row.digests, overlays=overlays,
-                        members=tuple(members), levels=row.levels or {}, digest_types=row.digest_types or {})  # fmt: skip
+    fragment = Fragment(row.fragment_id, row.path, tuple(row.row_groups), row.rows, row.size_bytes, digests,
+                        overlays=overlays, members=tuple(members), levels=row.levels or {}, digest_types=row.digest_types or {},
+                        deletions=deletions, deleted_rows=deleted_rows)  # fmt: skip
     return columns.of(fragment)
 
 

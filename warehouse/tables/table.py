@@ -208,6 +208,8 @@ def content_of(fragment: Fragment, columns: Iterable[str]) -> str:
 
     It is ``fragment_id`` unless one of them is overlaid; overlays of other columns do not change it.
     """
+    if not fragment.overlays:
+        return fragment.fragment_id
     read = set(columns)
     changed = sorted((overlay.column, overlay.checksum) for overlay in fragment.overlays if overlay.column in read)
     return digest([fragment.fragment_id, [list(pair) for pair in changed]]) if changed else fragment.fragment_id
