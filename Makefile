@@ -89,7 +89,7 @@ mutants: $(READY) ## 50 mutants in lines changed since SINCE, with SEED, and the
 	$(BIN)/python -m tests.mutants $(if $(SINCE),--since $(SINCE)) $(if $(SEED),--seed $(SEED)) $(MUTANTS_OPTIONS)
 
 bench: $(READY) ## the benchmarks that README and docs quote
-	@for script in transform_throughput movielens_throughput kernels_and_reading reading_floor shared_components peak_memory text_validity hostile_arrays \
+	@for script in transform_throughput movielens_throughput kernels_and_reading reading_floor floors shared_components peak_memory text_validity hostile_arrays \
 	  cold_start light_commands submit_scale wide_and_many bucket_clients memo_format minimum_cut cost_model late_rows joined_columns late_joined_rows second_model_joins online_states catalog_scale many_models model_churn \
 	  raw_bytes_read direct_runner_overhead isolation simulator autoscale chaos analysis default_quality planted_quality model_quality first_model \
 	  controller_start tower_simulation pruning_speed reader_speed reader_loss training_job job_overhead host_steps checkpoint_stall dense_step embedding_kernels embedding_corners partitioned_cores wire_compression dense_all_reduce grid_sums rounded_sums update_sharding stale_hosts dlrm_throughput staleness plan_feedback hot_rows_wire preempted_epochs server_notices training_chaos fleet; do echo "== benchmarks.$$script"; \

@@ -44,7 +44,7 @@ class _Speed:
     core: float
 
 
-class _Fetches:
+class Fetches:
     """The messages of one case to a parameter server."""
 
     def __init__(self, server: ServerProcess, table_rows: int, columns: int, message_rows: int) -> None:
@@ -93,7 +93,7 @@ def _measure(
     messages = max(round_bytes // answer_bytes, _DRAWN)
     table_rows = size_bytes // (4 * columns)
     server = ServerProcess()
-    fetches = _Fetches(server, table_rows, columns, message_rows)
+    fetches = Fetches(server, table_rows, columns, message_rows)
     ours, theirs = [], []
     for number in range(rounds + 1):
         a = _speed(fetches.run, lambda: server.cpu_secs, messages, answer_bytes)

@@ -19,6 +19,7 @@ from warehouse.matching.enqueue import Wait, queue_matches, replace_waits, write
 from warehouse.matching.join_checks import check_joins
 from warehouse.matching.match import Requeue
 from warehouse.matching.model_match import Counts, count_pairs, match_model
+from warehouse.matching.paused_collection import collection_paused
 from warehouse.matching.plan_context import PlanContext
 from warehouse.memos.coverage import find_coverage
 from warehouse.memos.memos import delete_memos
@@ -149,17 +150,18 @@ def _match(
     coverage = find_coverage(connection, graph.columns(graph.operations), fragments)
     decision = context.keep_decision(record, graph, is_requested=requeue is Requeue.ALL)
     counts, awaited = Counts(), set[Wait]()
-    for first, last in blocks(len(fragments), len(inputs)):
-        found = match_model(
-            connection,
-            inputs,
-            fragments[first:last],
-            decision,
-            coverage=coverage.part(first, last),
-            requeue=requeue,
-        )
-        awaited |= queue_matches(connection, record, found, now)
-        counts += count_pairs(found)
+    with collection_paused():
+        for first, last in blocks(len(fragments), len(inputs)):
+            found = match_model(
+                connection,
+                inputs,
+                fragments[first:last],
+                decision,
+                coverage=coverage.part(first, last),
+                requeue=requeue,
+            )
+            awaited |= queue_matches(connection, record, found, now)
+            counts += count_pairs(found)
     replace_waits(connection, record.id, awaited)
     write_submission(connection, record, counts, unchanged=unchanged, now=now)
     return counts

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, func, or_, select, update
 
 from warehouse.catalog import schema
-from warehouse.catalog.catalog import chunks, insert_absent, one_of
+from warehouse.catalog.catalog import chunks, insert_absent, one_of, rows_of
 from warehouse.catalog.fragment_rows import is_unit
 from warehouse.catalog.task_rows import allows, change_values, computes
 from warehouse.errors import MemoDamaged
@@ -65,7 +65,7 @@ def find_memos(connection: Connection, keys: Iterable[str]) -> dict[str, MemoRec
             evicted_at,
             why,
             task_state,
-        ) in connection.execute(query.where(one_of(connection, of.memo_key, chunk))):
+        ) in rows_of(connection, query.where(one_of(connection, of.memo_key, chunk))):
             found[key] = MemoRecord(key, fingerprint, fragment, known_state(state, task_state), file, queued_by, code, cause, changed_at,
                                     evicted_at, why or "")  # fmt: skip
     return found
