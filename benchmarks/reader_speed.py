@@ -11,7 +11,8 @@ Flight* is a reader process and a host process: the CPU seconds of each whole pr
 tf.data parses examples of the same rows from an uncompressed TFRecord file in batches, in a process of its own: inputs with one
 value per event as FixedLenFeature, the others as RaggedFeature.
 
-Targets: batches at 60 % of the speed of reading alone, and 20 times the speed of tf.data.
+Targets: batches at 60 % of the speed of reading alone, and 20 times the speed of tf.data; shuffled batches in 1.5 times the time of
+batches in order, and the way by Flight, both processes together, in 1.5 times the time of one process.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from warehouse import read_fragment
 
 PASSES = 5
 TARGET_OF_READING, TARGET_OF_TF = 0.6, 20.0
+TARGET_OF_SHUFFLED, TARGET_OF_FLIGHT = 1.5, 1.5
 STAGES = ("read", "arrays", "units", "batches")
 
 
@@ -213,10 +215,19 @@ def report(memoized: Memoized, options: argparse.Namespace, folder: Path) -> boo
     memo_bytes = sum(path.stat().st_size for path in (memoized.home / "memos").rglob("*.memo")) / rows
     for stage, secs in found.items():
         note = f"{sizes_of[0]:.0f} bytes, in memos {memo_bytes:.0f}" if stage == "pack" else ""
+        if "shuffled" in stage:
+            note = f"{secs / found['batches']:.1f}x of batches in order, target {TARGET_OF_SHUFFLED}x"
         line(f"packed: {stage}", secs, note)
-    reader, host, wall = by_flight(memoized, *sizes)
+    reader, host, wall = min(
+        (by_flight(memoized, *sizes) for _ in range(min(passes, 3))), key=lambda found: found[0] + found[1]
+    )
     line("by Flight: the reader process", reader)
     line("by Flight: the host process", host, f"{rows / wall:,.0f} rows/s")
+    line(
+        "by Flight: both",
+        reader + host,
+        f"{(reader + host) / whole:.1f}x of memos to batches in one process, target {TARGET_OF_FLIGHT}x",
+    )
     met = share >= TARGET_OF_READING
     if not options.without_tf:
         tf_secs = tf_data_secs(memoized, min(rows, options.tf_rows), sizes[1], folder) * rows

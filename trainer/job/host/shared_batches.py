@@ -207,6 +207,12 @@ class DealtWindow:
         assert len(batches) == len(places), "a window is whole"
         return np.argsort(batches, kind="stable")
 
+    def cuts(self, rows: int, batch_rows: int) -> Array:
+        """See :meth:`~trainer.run.reading.shuffling.Window.cuts`: the host's parts of batches, without those that have no events."""
+        batches = self.shared.dealt(self.number)
+        assert batches is not None, "a window that is whole has events"
+        return np.unique(np.append(0, np.cumsum(np.bincount(batches))))
+
     def following(self) -> DealtWindow:
         """The next window that has events of the host, or the end."""
         return DealtWindow(self.shared, self.number + 1).with_events()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from trainer.model.inputs import InputLayout, TypedInput
 from trainer.model.sequence_layout import SequencePlace
 from trainer.run.reading import kernels
 from trainer.run.reading.columns import DecodedFragment, refuse_ids, take_events
+from trainer.run.reading.drawn_batches import DealtEvents, DrawnArrays, DrawnForm, WindowPart, deal_events, draw_arrays
 from trainer.run.reading.newest_ids import first_disagreement, newest_first, sequence_lengths
 from trainer.run.reading.shuffling import Window
 from trainer.tables.batches import IdBatch, id_dtype
@@ -113,19 +115,96 @@ class _Rest:
         return found
 
 
+#: The batches of a window that are made together hold about as many bytes as the window, at least so many; a larger batch is made alone.
+_DRAWN_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Made:
+    """A batch that was made with others: the one at ``place`` in ``arrays``."""
+
+    rows: int
+    arrays: DrawnArrays
+    place: int
+    spans: tuple[Span, ...]
+
+    def batch(self, shape: BatchShape) -> Batch:
+        """The batch; raises what :func:`assemble` raises for gaps."""
+        arrays, place = self.arrays, self.place
+        weights = None if arrays.weights is None else arrays.weights[place]
+        ids = IdBatch(arrays.ids[place], arrays.offsets[place], weights, shape.bounds)
+        return _finished(self.rows, ids, arrays.dense[place], arrays.labels[place], self.spans, shape)
+
+
 class _OpenWindow:
     """The events of a window in the order of the stream, and those that are in no batch yet in the order in which they are drawn."""
 
-    def __init__(self, window: Window, parts: list[_Rows]) -> None:
-        self.parts = parts
-        places = np.concatenate([one.events + one.origin for one in parts])
-        self._order = window.order(places)
+    def __init__(self, window: Window, parts: list[_Rows], shape: BatchShape) -> None:
+        self.parts, self._shape = parts, shape
+        self._events = np.concatenate([one.events for one in parts])
+        self._order = window.order(self._events + np.repeat([one.origin for one in parts], [one.rows for one in parts]))
+        self._cuts = window.cuts(len(self._events), shape.batch_rows)
         self._ends = np.cumsum([one.rows for one in parts])
         self._drawn = window.drawn
+        self._made: deque[_Made] = deque()
 
     @property
     def left(self) -> int:
         return max(0, len(self._order) - self._drawn)
+
+    def batch(self, rows: int) -> Batch | None:
+        """The next batch, of the window's own cut, which is made with later ones; None if it does not have these ``rows``."""
+        if not self._made:
+            self._made.extend(self._make())
+        if not self._made or self._made[0].rows != rows:
+            self._made.clear()
+            return None
+        self._drawn += rows
+        return self._made.popleft().batch(self._shape)
+
+    def _make(self) -> list[_Made]:
+        """The next batches as arrays, as many as fit :data:`_DRAWN_BYTES`; none if the window cannot be cut here."""
+        first = int(np.searchsorted(self._cuts, self._drawn))
+        if first + 1 >= len(self._cuts) or self._cuts[first] != self._drawn:
+            return []
+        window_bytes, event_bytes = self._sizes()
+        together = max(_DRAWN_BYTES, window_bytes) // max(1, event_bytes * self._shape.batch_rows)
+        stop = min(len(self._cuts) - 1, first + max(1, together))
+        cuts = self._cuts[first : stop + 1]
+        dealt = deal_events(self._order[cuts[0] : cuts[-1]], cuts[1:] - cuts[0], self._ends)
+        arrays = draw_arrays(
+            [WindowPart(one.decoded, one.start, one.stop) for one in self.parts], dealt, self._shape.drawn_form()
+        )
+        if arrays is None:  # the batch that has what is wrong raises it
+            self._cuts = self._cuts[:0]
+            return []
+        return [
+            _Made(size, arrays, k, spans)
+            for k, (size, spans) in enumerate(zip(np.diff(cuts).tolist(), self._spans(dealt), strict=True))
+        ]
+
+    def _spans(self, dealt: DealtEvents) -> list[tuple[Span, ...]]:
+        """The events of each batch."""
+        events, keys = self._events[dealt.places], [one.decoded.key for one in self.parts]
+        return [
+            tuple(
+                Span(key, 0, stop - begin, events[begin:stop])
+                for key, (begin, stop) in zip(keys, pairwise(cuts), strict=True)
+                if begin < stop
+            )
+            for cuts in dealt.parts.tolist()
+        ]
+
+    def _sizes(self) -> tuple[int, int]:
+        """The bytes of the window's ids, and of an event in a batch, by the means of the window's fragments."""
+        shape, ids, size = self._shape, 0.0, 0.0
+        for one in self.parts:
+            share = one.rows / max(1, one.decoded.ids.events)
+            ids += share * one.decoded.ids.count
+            size += share * one.decoded.ids.size_bytes
+        numbers = 4 * (shape.number_width + 1) + 8 * len(shape.inputs)
+        per_id = np.dtype(id_dtype(shape.bounds)).itemsize + 4 * shape.is_weighted
+        return int(size), int(ids / max(1, len(self._events)) * per_id + numbers)
 
     def draw(self, count: int) -> list[BatchPiece]:
         """The next ``count`` events as pieces, in the order of the stream."""
@@ -200,6 +279,8 @@ class BatchAssembler:
         else:
             pieces = []
             while (need := wanted - sum(stop - start for _, start, stop in pieces)) and (window := self._window()):
+                if need == wanted and (batch := window.batch(wanted)):
+                    return batch
                 pieces += window.draw(min(need, window.left))
         return assemble(pieces, self._shape)
 
@@ -210,7 +291,7 @@ class BatchAssembler:
             rows = min(self._next.rows, self._rest.rows)
             if not rows or not (self._finished or rows == self._next.rows):
                 return None
-            self._open = _OpenWindow(self._next, self._rest.cut(rows))
+            self._open = _OpenWindow(self._next, self._rest.cut(rows), self._shape)
             self._next = self._next.following()
         return self._open
 
@@ -259,6 +340,10 @@ class BatchShape:
             batch_rows, layout.embedded, layout.number_width, layout.is_weighted, layout.bounds, layout.sequences
         )
 
+    def drawn_form(self) -> DrawnForm:
+        """What batches that are made together need to know."""
+        return DrawnForm(self.batch_rows, self.number_width, np.dtype(id_dtype(self.bounds)), self.is_weighted)
+
 
 def assemble(pieces: Sequence[BatchPiece], shape: BatchShape) -> Batch:
     """The batch of some rows, at least one, in their order.
@@ -278,10 +363,16 @@ def assemble(pieces: Sequence[BatchPiece], shape: BatchShape) -> Batch:
             kernels.copy_numbers(numbers.ctypes.data, row_step, column_step, dense[at : at + stop - start])
         labels[at : at + stop - start] = fragment.labels[start:stop]
         at += stop - start
-    weights = np.zeros(batch_rows, np.float32)
-    weights[:rows] = 1.0
     spans = tuple(Span(fragment.key, start, stop, fragment.positions) for fragment, start, stop in pieces)
-    ids = _stack(pieces, shape)
+    return _finished(rows, _stack(pieces, shape), dense, labels, spans, shape)
+
+
+def _finished(
+    rows: int, ids: IdBatch, dense: Array, labels: Array, spans: tuple[Span, ...], shape: BatchShape
+) -> Batch:
+    """The batch of stacked arrays: its weights, and its sequences in their order."""
+    weights = np.zeros(shape.batch_rows, np.float32)
+    weights[:rows] = 1.0
     if shape.sequences:
         _check_gaps(ids, spans, shape)
         dense = np.concatenate([dense, sequence_lengths(ids, shape.sequences)], axis=1)

@@ -68,6 +68,16 @@ class IdColumns:
     owner: object
 
     @property
+    def events(self) -> int:
+        """The events of the fragment; 0 without inputs."""
+        return int(self.table[0, kernels.EVENTS]) if len(self.table) else 0
+
+    @property
+    def count(self) -> int:
+        """The ids of all inputs."""
+        return int(self.table[:, kernels.COUNT].sum())
+
+    @property
     def size_bytes(self) -> int:
         """The bytes of all ids, offsets and weights."""
         table = self.table
@@ -129,8 +139,7 @@ class StoredColumns:
     def size_bytes(self) -> int:
         """The bytes of all arrays; of a part, about its share of the ids."""
         others = (self.dense, self.labels, self.present, self.positions)
-        events = int(self.ids.table[0, kernels.EVENTS]) if len(self.ids.table) else 0
-        share = self.rows / max(events, 1)
+        share = self.rows / max(self.ids.events, 1)
         return int(self.ids.size_bytes * share) + sum(one.nbytes for one in others if one is not None)
 
     def part(self, first: int, stop: int) -> StoredColumns:

@@ -99,17 +99,17 @@ def stack_ids(
             ends = row[event + 1 : event + 1 + count]
             width, address = column[WIDTH], column[IDS]
             if width == 8:
-                found = _stack_piece(carray(int64_at(address), column[COUNT]), column, piece, taken, ids, ends, at)
+                found = stack_piece(carray(int64_at(address), column[COUNT]), column, piece, taken, ids, ends, at)
             elif width == 1:
-                found = _stack_piece(carray(uint8_at(address), column[COUNT]), column, piece, taken, ids, ends, at)
+                found = stack_piece(carray(uint8_at(address), column[COUNT]), column, piece, taken, ids, ends, at)
             elif width == 2:
-                found = _stack_piece(carray(uint16_at(address), column[COUNT]), column, piece, taken, ids, ends, at)
+                found = stack_piece(carray(uint16_at(address), column[COUNT]), column, piece, taken, ids, ends, at)
             else:
-                found = _stack_piece(carray(uint32_at(address), column[COUNT]), column, piece, taken, ids, ends, at)
+                found = stack_piece(carray(uint32_at(address), column[COUNT]), column, piece, taken, ids, ends, at)
             if found < 0:
                 return int(-found), f, p
             if len(weights):
-                _stack_weights(column, piece, taken, weights[at:found])
+                stack_weights(column, piece, taken, weights[at:found])
             event += count
             at = found
         row[event + 1 :] = at
@@ -117,7 +117,7 @@ def stack_ids(
 
 
 @compiled
-def _stack_piece(source: Array, column: Array, piece: Array, taken: Array, ids: Array, ends: Array, at: Any) -> int:
+def stack_piece(source: Array, column: Array, piece: Array, taken: Array, ids: Array, ends: Array, at: Any) -> int:
     """Stack one input of one piece from ``ids[at]`` on; returns the end, or what is wrong as a negative number."""
     first, count, kind, size = piece[1], piece[2] - piece[1], column[KIND], column[SIZE]
     last = np.uint64(column[BOUND] - 1)
@@ -135,9 +135,9 @@ def _stack_piece(source: Array, column: Array, piece: Array, taken: Array, ids: 
     elif kind == FIXED:
         out = ids[at : at + count * size]
         if piece[3] >= 0:
-            wrong = _take_fixed(source, size, own, out, last)
+            wrong = take_fixed(source, size, own, out, last)
         else:
-            wrong = _copy(source[first * size : (first + count) * size], out, last)
+            wrong = copy_ids(source[first * size : (first + count) * size], out, last)
         _count_by(size, at, ends)
         at += count * size
     else:
@@ -146,7 +146,7 @@ def _stack_piece(source: Array, column: Array, piece: Array, taken: Array, ids: 
             begin, stop = np.int64(offsets[first]), np.int64(offsets[first + count])
             if _shift(offsets[first : first + count + 1], at - begin, ends) or begin < 0 or stop > column[COUNT]:
                 return -BAD_OFFSETS
-            wrong = _copy(source[begin:stop], ids[at : at + stop - begin], last)
+            wrong = copy_ids(source[begin:stop], ids[at : at + stop - begin], last)
             at += stop - begin
         else:
             wrong, end = _take_lists(source, offsets, own, ids, ends, at, last)
@@ -158,7 +158,7 @@ def _stack_piece(source: Array, column: Array, piece: Array, taken: Array, ids: 
 
 
 @uncounted
-def _copy(source: Array, out: Array, last: Any) -> Any:
+def copy_ids(source: Array, out: Array, last: Any) -> Any:
     """Copy ids; the sign of the result is set if one is not in [0, last]."""
     wrong = np.uint64(0)
     for i in range(len(out)):
@@ -218,7 +218,8 @@ def _take_valid(
 
 
 @uncounted
-def _take_fixed(source: Array, size: int, taken: Array, out: Array, last: Any) -> Any:
+def take_fixed(source: Array, size: int, taken: Array, out: Array, last: Any) -> Any:
+    """Copy the ids of the taken events, ``size`` each; the sign of the result is that of :func:`copy_ids`."""
     wrong, at = np.uint64(0), 0
     if size == 1:
         for i in range(len(taken)):
@@ -279,7 +280,7 @@ def _has_full_exponent(bits: Array) -> Any:
 
 
 @compiled
-def _stack_weights(column: Array, piece: Array, taken: Array, out: Array) -> None:
+def stack_weights(column: Array, piece: Array, taken: Array, out: Array) -> None:
     """The weights of one input of one (checked) piece; 1 for an input without any."""
     if column[WEIGHTS] == 0:
         out[:] = np.float32(1.0)

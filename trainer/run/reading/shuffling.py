@@ -15,6 +15,7 @@ import numpy as np
 
 from trainer.errors import ConfigError
 from transforms.arrays import Array
+from transforms.kernels.compiled import compiled
 
 _MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -32,6 +33,9 @@ class Window(Protocol):
 
     def order(self, places: Array) -> Array:
         """The order in which its events at these places are drawn: positions in ``places``, int64."""
+
+    def cuts(self, rows: int, batch_rows: int) -> Array:
+        """Where its batches begin and the last one ends, counted in drawn events, int64, of its ``rows``; none if that is not known."""
 
     def following(self) -> Window:
         """The window after it."""
@@ -65,6 +69,10 @@ class ShuffleWindow:
         """See :meth:`Window.order`."""
         return order_of(self, places)
 
+    def cuts(self, rows: int, batch_rows: int) -> Array:
+        """See :meth:`Window.cuts`."""
+        return np.append(np.arange(0, rows, batch_rows), rows)
+
     def following(self) -> ShuffleWindow:
         """See :meth:`Window.following`."""
         return replace(self, number=self.number + 1, drawn=0)
@@ -73,7 +81,35 @@ class ShuffleWindow:
 def order_of(window: ShuffleWindow, places: Array) -> Array:
     """The order in which the events of a window are drawn: positions in ``places``, int64."""
     key = _mixed(_mixed(np.uint64(window.seed), window.start), window.number)
-    return np.argsort(_mixed(key, places), kind="stable")
+    return ascending(_mixed(key, places))
+
+
+def ascending(hashes: Array) -> Array:
+    """The positions of uint64 hashes in ascending order, int64; equal ones keep their order."""
+    bits = max(1, len(hashes).bit_length())
+    counts = np.zeros((1 << bits) + 1, np.int64)
+    order, ordered = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.uint64)
+    _order_by_bits(hashes, np.uint64(64 - bits), counts, ordered, order)
+    return order
+
+
+@compiled
+def _order_by_bits(hashes: Array, shift: Any, counts: Array, ordered: Array, order: Array) -> None:
+    """Place each hash by its first bits, which leaves few out of order, then move those: hashes are spread evenly."""
+    for i in range(len(hashes)):
+        counts[np.int64(hashes[i] >> shift) + 1] += 1
+    for k in range(1, len(counts)):
+        counts[k] += counts[k - 1]
+    for i in range(len(hashes)):
+        bucket = np.int64(hashes[i] >> shift)
+        ordered[counts[bucket]], order[counts[bucket]] = hashes[i], i
+        counts[bucket] += 1
+    for i in range(1, len(order)):
+        one, position, at = ordered[i], order[i], i
+        while at and ordered[at - 1] > one:
+            ordered[at], order[at] = ordered[at - 1], order[at - 1]
+            at -= 1
+        ordered[at], order[at] = one, position
 
 
 def _mixed(key: Any, values: Any) -> Any:
