@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 
 from pipelines.log_schemas.schema import PartitionBy
@@ -21,6 +22,8 @@ _MOST_SPAN_BY_HOUR = timedelta(days=14)
 _LEAST_ROWS_BY_HOUR = 1_000
 #: With more, a table's manifest and the registration of each import take seconds and more.
 ADVISED_PARTITIONS = 10_000
+#: Numbers are stored as codes if at most this share of the first so many of a file are different.
+_SAMPLED, _CODED_SHARE = 8192, 0.25
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PARTITION_US: dict[PartitionBy, int] = {"hour": 3_600_000_000, "day": 86_400_000_000}
 
@@ -86,9 +89,35 @@ def sort_by_time(table: pa.Table, time_column: str) -> pa.Table:
 def parquet_bytes(table: pa.Table) -> bytes:
     """``table`` as one Parquet file, zstd, in row groups of 131,072 rows; equal rows give equal bytes."""
     sink = pa.BufferOutputStream()
-    parquet.write_table(table.combine_chunks(), sink, row_group_size=ROW_GROUP_ROWS, compression="zstd")
+    coded = [path for field in table.schema for path in _coded_paths(table.column(field.name), field.name)]
+    parquet.write_table(
+        table.combine_chunks(), sink, row_group_size=ROW_GROUP_ROWS, compression="zstd", use_dictionary=coded or False
+    )
     content: bytes = sink.getvalue().to_pybytes()
     return content
+
+
+def _coded_paths(column: pa.ChunkedArray, path: str) -> list[str]:
+    """The paths of a column's values that are stored as codes of a dictionary.
+
+    All are, but for numbers and times that rarely repeat: Parquet would begin a dictionary and give it up, which takes longer and
+    leaves larger files.
+    """
+    kind = column.type
+    if pa.types.is_list(kind):
+        items = pa.chunked_array(
+            [pc.list_flatten(chunk) for chunk in column.slice(0, _SAMPLED).chunks], kind.value_type
+        )
+        return _coded_paths(items, f"{path}.list.element")
+    if pa.types.is_struct(kind):
+        fields = zip(kind, column.flatten(), strict=True)
+        return [one for field, values in fields for one in _coded_paths(values, f"{path}.{field.name}")]
+    if pa.types.is_map(kind):
+        return [f"{path}.key_value.key", f"{path}.key_value.value"]
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_timestamp(kind)):
+        return [path]
+    sample = column.slice(0, _SAMPLED)
+    return [path] if pc.count_distinct(sample).as_py() <= len(sample) * _CODED_SHARE else []
 
 
 def content_id(content: bytes) -> str:

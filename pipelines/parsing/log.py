@@ -1,5 +1,7 @@
 """Parse one log file into typed rows, block by block: clean blocks by Arrow, others record by record.
 
+:func:`parse_block` is the definition of what a block of records means. :mod:`pipelines.parsing.clean_cells` gives the same rows of most blocks in less time.
+
 Every record of the file is a row, a blank line, a header, or a :class:`Reject`. The result of a record depends on the
 record and the schema, not on other records or the bounds of blocks. :mod:`pipelines.parsing.quoted_records` finds the
 ends of records, :mod:`pipelines.parsing.delimited_lines` and :mod:`pipelines.parsing.json_lines` split them into texts,
@@ -14,24 +16,21 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import csv as arrow_csv
 
 from pipelines.cells.made_up_times import made_up_times
 from pipelines.cells.typed_cells import null_spellings, text_cells
 from pipelines.errors import UnknownFormat
 from pipelines.log_schemas.columns import LogColumn
 from pipelines.log_schemas.schema import LogSchema
+from pipelines.parsing.arrow_cells import one_cell_array, plain_cells, read_cells
 from pipelines.parsing.blocks import BLOCK_BYTES, LONGEST_LINE_BYTES, LineBlock, LongLine, read_blocks
-from pipelines.parsing.cell_syntax import Syntax, masked, without_escapes
-from pipelines.parsing.delimited_lines import Layout, Positions, good_lines, quoted_plainly, rewritten
+from pipelines.parsing.clean_cells import CleanCells
+from pipelines.parsing.delimited_lines import Layout, Positions, good_lines, rewritten
 from pipelines.parsing.json_lines import parse_json_block
 from pipelines.parsing.openings import open_rows, syntax_of, without_opening
 from pipelines.parsing.quoted_records import whole_records
 from pipelines.parsing.rejects import Reject, printable
 from pipelines.parsing.typed_rows import ParsedBlock, RowLines, TextColumn, typed_rows
-
-_BOM = b"\xef\xbb\xbf"
 
 
 def parse_log(
@@ -54,6 +53,7 @@ def parse_log(
     layout, records = open_rows(records, schema, path, longest_line_bytes)
     if layout is None:
         return
+    clean = CleanCells(schema, layout)
     for block in records:
         if isinstance(block, LongLine):
             reject = _long_reject(block, longest_line_bytes)
@@ -61,7 +61,8 @@ def parse_log(
             first_row += 1
             continue
         if block.data.strip(b"\n"):
-            yield _timed(parse_block(block, schema, layout), schema, path, first_row)
+            parsed = clean.rows(block) or parse_block(block, schema, layout)
+            yield _timed(parsed, schema, path, first_row)
         first_row += block.records
 
 
@@ -121,12 +122,12 @@ def _long_reject(line: LongLine, longest_line_bytes: int) -> Reject:
 
 
 def _parse_delimited(block: LineBlock, schema: LogSchema, layout: Layout) -> ParsedBlock:
-    raw = _plain_cells(block, layout)
+    raw = plain_cells(block, layout)
     rejects: list[Reject] = []
     places: Positions | None = None
     if raw is None or raw.num_rows != block.records:
         places, kept, rejects = good_lines(block, layout)
-        raw = _read_cells(kept, rewritten(layout), True)
+        raw = read_cells(kept, rewritten(layout), True)
         if raw is None or raw.num_rows != len(places):
             raise UnknownFormat(
                 f"the log must be {schema.format} with one row per line",
@@ -135,7 +136,7 @@ def _parse_delimited(block: LineBlock, schema: LogSchema, layout: Layout) -> Par
             )
     parsed = typed_rows(
         [
-            _text_column(_one_array(raw.column(str(position))), schema, column)
+            _text_column(one_cell_array(raw.column(str(position))), schema, column)
             for position, column in zip(layout.positions, schema.columns, strict=True)
         ],
         schema,
@@ -145,66 +146,6 @@ def _parse_delimited(block: LineBlock, schema: LogSchema, layout: Layout) -> Par
         kept_places = places if parsed.places is None else places[parsed.places]
         parsed = replace(parsed, places=kept_places)
     return replace(parsed, rejects=tuple(sorted([*rejects, *parsed.rejects], key=lambda reject: reject.line)))
-
-
-def _plain_cells(block: LineBlock, layout: Layout) -> pa.Table | None:
-    """The cells of a block that Arrow's reader splits as :func:`split_line` does; None for other blocks."""
-    data = _plain_data(block, layout.syntax)
-    if data is None:
-        return None
-    many_lines = block.starts is not None
-    if layout.trailing:
-        beyond = str(layout.width)
-        wider = replace(layout, width=layout.width + 1, positions=(*layout.positions, layout.width))
-        raw = _read_cells(data, wider, many_lines)
-        if raw is not None and not pc.any(pc.not_equal(raw.column(beyond), b"")).as_py():
-            return raw
-    return _read_cells(data, layout, many_lines)
-
-
-def _plain_data(block: LineBlock, syntax: Syntax) -> bytes | None:
-    """The block without escapes, if Arrow's reader splits it into the same cells as :func:`split_line`."""
-    data = block.data
-    plain = masked(data, syntax)
-    if plain is None or data.count(b"\r") != data.count(b"\r\n"):
-        return None
-    if not syntax.quoted or block.plain or (block.starts is None and quoted_plainly(plain, syntax.delimiter)):
-        return without_escapes(data, plain, syntax)
-    return None
-
-
-def _read_cells(data: bytes, layout: Layout, many_lines: bool) -> pa.Table | None:
-    """All cells as bytes; None if a row has another number of cells. ``many_lines``: values hold line breaks."""
-    names = [str(position) for position in range(layout.width)]
-    wanted = [str(position) for position in layout.positions]
-    syntax = layout.syntax
-    if not data:
-        return pa.table({name: pa.array([], pa.binary()) for name in wanted})
-    if data.startswith(_BOM):
-        data = _BOM + data  # Arrow drops one at the start of its input; here it belongs to a value
-    try:
-        return arrow_csv.read_csv(
-            pa.BufferReader(data),
-            read_options=arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=len(data) + 1),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=syntax.delimiter,
-                quote_char='"' if syntax.quoted else False,
-                double_quote=syntax.quoted,
-                newlines_in_values=many_lines and syntax.quoted,
-            ),
-            convert_options=arrow_csv.ConvertOptions(
-                include_columns=wanted,
-                column_types=dict.fromkeys(wanted, pa.binary()),
-                strings_can_be_null=False,
-                check_utf8=False,
-            ),
-        )
-    except pa.ArrowInvalid:
-        return None
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pc.cast(pa.concat_arrays(column.chunks), pa.binary())
 
 
 def _text_column(cells: pa.Array, schema: LogSchema, column: LogColumn) -> TextColumn:

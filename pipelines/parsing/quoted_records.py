@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from pipelines.parsing.blocks import LineBlock, LongLine, line_ends
+from pipelines.parsing.blocks import LineBlock, LongLine, line_ends, only_line_ends
 from pipelines.parsing.cell_syntax import Syntax, cell_ends, closing_quote, masked
 from pipelines.parsing.delimited_lines import Positions, quoted_plainly
 
@@ -67,7 +67,7 @@ def _cut(
 def _plain_starts(data: bytes, syntax: Syntax, longest_bytes: int, last: bool) -> tuple[Positions, int] | None:
     """The records of a block whose quotes all open or close a cell or are doubled inside one; None for other blocks."""
     plain = masked(data, syntax)
-    if plain is None or data.count(b"\r") != data.count(b"\r\n"):
+    if plain is None or not only_line_ends(data):
         return None
     ends = line_ends(plain)
     if data.endswith(b"\n") and not plain.endswith(b"\n") and not last:
