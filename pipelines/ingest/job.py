@@ -260,14 +260,15 @@ class ImportJob:
             yield replace(block, table=with_levels(block.table, stated), notes=notes)
 
     def _stage_run(self, table: pa.Table, index: int, run: int) -> Iterator[tuple[str, str]]:
-        """Write one Arrow file with a batch per partition."""
-        path = self.staging / f"run-{index:06d}-{run:04d}.arrow"
+        """Write one Arrow file with the batches of each partition one after the other."""
+        path, first = self.staging / f"run-{index:06d}-{run:04d}.arrow", 0
         with pa.ipc.new_file(str(path), table.schema) as writer:
-            for batch, (partition, rows) in enumerate(
-                split_by_partition(table, self.time_column, self.schema.partition_by)
-            ):
-                writer.write_batch(rows.combine_chunks().to_batches()[0])
-                place = {"index": index, "run": run, "batch": batch, "path": str(path)}
+            for partition, rows in split_by_partition(table, self.time_column, self.schema.partition_by):
+                batches = rows.to_batches()
+                for batch in batches:
+                    writer.write_batch(batch)
+                place = {"index": index, "run": run, "first_batch": first, "batches": len(batches), "path": str(path)}
+                first += len(batches)
                 yield partition, json.dumps(place, sort_keys=True)
 
     def write_partition(self, partition: str, parts: Iterable[str]) -> str:
@@ -275,7 +276,9 @@ class ImportJob:
         outcome: Document
         try:
             places = sorted((json.loads(part) for part in parts), key=lambda place: (place["index"], place["run"]))
-            every = sort_by_time(pa.Table.from_batches([_read_batch(place) for place in places]), self.time_column)
+            every = sort_by_time(
+                pa.Table.from_batches([batch for place in places for batch in _read_batches(place)]), self.time_column
+            )
             folder = self.output / partition
             table = without_known_keys(every, folder, self.unique_by)
             repeated = every.num_rows - table.num_rows
@@ -298,9 +301,11 @@ class ImportJob:
         return json.dumps(outcome, sort_keys=True)
 
 
-def _read_batch(place: dict[str, object]) -> pa.RecordBatch:
+def _read_batches(place: dict[str, object]) -> list[pa.RecordBatch]:
+    first, batches = (int(cast(int, place[name])) for name in ("first_batch", "batches"))
     with pa.memory_map(str(place["path"])) as file:
-        return pa.ipc.open_file(file).get_batch(int(cast(int, place["batch"])))
+        run = pa.ipc.open_file(file)
+        return [run.get_batch(batch) for batch in range(first, first + batches)]
 
 
 @beam.typehints.with_input_types(str)

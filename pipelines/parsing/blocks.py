@@ -21,6 +21,8 @@ BLOCK_BYTES = 16 << 20
 BLOCK_LINES = 1 << 16
 LONGEST_LINE_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 20
+#: Bytes are compared in parts that stay in a cache of the processor.
+_LOOKED_AT_BYTES, _FEED = 1 << 18, ord("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,11 @@ class LongLine:
 
 def line_feeds(data: bytes) -> int:
     """The number of line feeds; of large data in a third of the time of ``data.count``."""
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")))
+    content = np.frombuffer(data, np.uint8)
+    return sum(
+        int(np.count_nonzero(content[at : at + _LOOKED_AT_BYTES] == _FEED))
+        for at in range(0, len(data), _LOOKED_AT_BYTES)
+    )
 
 
 def only_line_ends(data: bytes) -> bool:
@@ -118,7 +124,12 @@ def only_line_ends(data: bytes) -> bool:
 
 def line_ends(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """The position of each line feed; the length of ``data`` for a last line without one."""
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    content = np.frombuffer(data, np.uint8)
+    found = [
+        np.flatnonzero(content[at : at + _LOOKED_AT_BYTES] == _FEED) + at
+        for at in range(0, len(data), _LOOKED_AT_BYTES)
+    ]
+    ends = np.concatenate(found) if found else np.zeros(0, np.int64)
     return ends if data.endswith(b"\n") or not data else np.append(ends, len(data))
 
 

@@ -1,4 +1,4 @@
-"""Read clean blocks of a delimited log with Arrow's own conversions: the same rows as :func:`~pipelines.parsing.log.parse_block`, in less time.
+"""Read clean blocks of a delimited log by compiled loops, or with Arrow's own conversions: the same rows as :func:`~pipelines.parsing.log.parse_block`, in less time.
 
 The cells of most columns are then never made as texts. A block is clean if Arrow splits its records as the definition does, every cell
 is a value of its column, and Arrow reads no cell otherwise: it drops spaces and tabs around numbers, and takes ``0x1F`` as one.
@@ -21,9 +21,12 @@ from pipelines.parsing.arrow_cells import one_cell_array, plain_data, read_cells
 from pipelines.parsing.blocks import LineBlock
 from pipelines.parsing.delimited_lines import Layout
 from pipelines.parsing.typed_rows import ParsedBlock, implausible
+from pipelines.parsing.unquoted_cells import NotPlainError, unquoted_rows
 from transforms.types import ARROW_ELEMENT, DType
 
 _TEXT = pa.string()
+#: Blocks of fewer bytes are read by Arrow: to load the compiled loops takes longer.
+LOOPS_BYTES = 1 << 20
 #: After a block that is not clean so many are left to the definition: bad rows are often spread over the whole file.
 _LEFT_AFTER = 7
 
@@ -43,9 +46,18 @@ class CleanCells:
         if self._left:
             self._left -= 1
             return None
-        found = clean_rows(block, self._schema, self._layout, self._types)
+        found = self._found(block)
         self._left = 0 if found is not None else _LEFT_AFTER
         return found
+
+    def _found(self, block: LineBlock) -> ParsedBlock | None:
+        if len(block.data) >= LOOPS_BYTES:
+            try:
+                return unquoted_rows(block, self._schema, self._layout)
+            except NotPlainError:
+                pass
+        assert self._types is not None
+        return clean_rows(block, self._schema, self._layout, self._types)
 
 
 def arrow_types(schema: LogSchema, layout: Layout) -> dict[str, pa.DataType] | None:
