@@ -19,10 +19,11 @@ from pipelines.log_schemas.columns import LogColumn
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.arrow_cells import one_cell_array, plain_data, read_cells
 from pipelines.parsing.blocks import LineBlock
+from pipelines.parsing.compiled.unquoted_cells import NotPlainError, unquoted_rows
 from pipelines.parsing.delimited_lines import Layout
 from pipelines.parsing.typed_rows import ParsedBlock, implausible
-from pipelines.parsing.unquoted_cells import NotPlainError, unquoted_rows
-from transforms.types import ARROW_ELEMENT, DType
+from transforms.columns.arrow_types import ARROW_ELEMENT
+from transforms.types import DType
 
 _TEXT = pa.string()
 #: Blocks of fewer bytes are read by Arrow: to load the compiled loops takes longer.

@@ -1,6 +1,6 @@
 """Parse JSON lines into typed rows: by compiled loops or by Arrow for a clean block, by Python line by line for a block with a bad line.
 
-The line-by-line reader is the definition. Large blocks of flat objects are read by :mod:`pipelines.parsing.flat_json`. Arrow's reader is used only for blocks that both read equally (tests compare
+The line-by-line reader is the definition. Large blocks of flat objects are read by :mod:`pipelines.parsing.compiled.flat_json`. Arrow's reader is used only for blocks that both read equally (tests compare
 them), and only for lines that begin and end as objects: a block that begins with a bare ``null`` crashes it. A number may be
 in quotes; whether those of a column are is decided by the first lines of a block. ``null`` and an absent key are missing.
 Numbers are converted from their digits by :mod:`pipelines.cells.typed_cells`, like the cells of other formats. :mod:`pipelines.cells.json_values`
@@ -40,8 +40,8 @@ from pipelines.cells.typed_cells import list_array, null_spellings, scalar_cells
 from pipelines.log_schemas.columns import LogColumn
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.blocks import BLOCK_LINES, LineBlock, line_ends
+from pipelines.parsing.compiled.flat_json import NotFlatError, can_read, flat_rows
 from pipelines.parsing.delimited_lines import numbered_lines
-from pipelines.parsing.flat_json import NotFlatError, can_read, flat_rows
 from pipelines.parsing.rejects import Reject
 from pipelines.parsing.typed_rows import NOT_ITS_TYPE, ParsedBlock, RowLines, TextColumn, implausible, typed_rows
 from transforms.types import DType

@@ -13,11 +13,11 @@ from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing import clean_cells
 from pipelines.parsing.blocks import LineBlock
 from pipelines.parsing.clean_cells import arrow_types, clean_rows
+from pipelines.parsing.compiled.unquoted_cells import NotPlainError, unquoted_rows
 from pipelines.parsing.delimited_lines import Layout
 from pipelines.parsing.log import parse_block, parse_whole_log, read_records
 from pipelines.parsing.openings import syntax_of
 from pipelines.parsing.typed_rows import ParsedBlock
-from pipelines.parsing.unquoted_cells import NotPlainError, unquoted_rows
 from tests.pipelines.logs import write_log
 from tests.support.examples import scaled
 

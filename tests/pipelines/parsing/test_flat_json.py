@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing import json_lines
 from pipelines.parsing.blocks import LineBlock
-from pipelines.parsing.flat_json import NotFlatError, can_read, flat_rows
+from pipelines.parsing.compiled.flat_json import NotFlatError, can_read, flat_rows
 from pipelines.parsing.json_lines import parse_json_block, slow_block
 from tests.pipelines.parsing.test_clean_cells import COLUMNS, NUMBERS, TEXTS
 from tests.support.examples import scaled

@@ -15,8 +15,8 @@ from pipelines.cells.typed_cells import null_spellings, typed_cells
 from pipelines.log_schemas.columns import LogColumn
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.blocks import LineBlock
+from pipelines.parsing.compiled.found_values import FoundValues, finished_numbers, is_utf8, number_want
 from pipelines.parsing.delimited_lines import Layout
-from pipelines.parsing.found_values import FoundValues, finished_numbers, is_utf8, number_want
 from pipelines.parsing.typed_rows import ParsedBlock, implausible
 from transforms.types import DType
 
@@ -30,7 +30,7 @@ class NotPlainError(Exception):
 
 def unquoted_rows(block: LineBlock, schema: LogSchema, layout: Layout) -> ParsedBlock | None:
     """The rows of a block; None if a row is bad. Raises :class:`NotPlainError`."""
-    from pipelines.parsing import tokens
+    from pipelines.parsing.compiled import tokens
 
     raw = block.data if block.data.endswith(b"\n") else block.data + b"\n"
     if layout.trailing or layout.syntax.may_span_lines(raw) or not is_utf8(raw):
@@ -69,7 +69,7 @@ def _is_number(column: LogColumn) -> bool:
 
 def _typed(values: FoundValues, at: int, column: LogColumn, schema: LogSchema, notes: Counter[str]) -> pa.Array | None:
     """A column with the table's type; None if a row is bad."""
-    from pipelines.parsing import tokens
+    from pipelines.parsing.compiled import tokens
 
     kinds = values.kinds[at]
     is_text = kinds == tokens.TEXT

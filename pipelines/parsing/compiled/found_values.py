@@ -1,6 +1,6 @@
 """The values that compiled loops found in a block of lines, as Arrow arrays.
 
-:mod:`pipelines.parsing.tokens` has the loops. It loads numba, which takes longer than to read a small file, and is imported when a large one is read.
+:mod:`pipelines.parsing.compiled.tokens` has the loops. It loads numba, which takes longer than to read a small file, and is imported when a large one is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TEXT = pa.string()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundValues:
-    """The values of some columns of a block: see :func:`~pipelines.parsing.tokens.find_values`."""
+    """The values of some columns of a block: see :func:`~pipelines.parsing.compiled.tokens.find_values`."""
 
     data: Array
     starts: Array
@@ -49,7 +49,7 @@ class FoundValues:
 
     def texts(self, at: int, is_missing: Array) -> pa.Array:
         """The texts of a column without escapes, and the digits of its numbers."""
-        from pipelines.parsing import tokens
+        from pipelines.parsing.compiled import tokens
 
         kinds, lengths = self.kinds[at], self.lengths[at]
         offsets, out = np.empty(len(kinds) + 1, np.int32), np.empty(int(lengths[~is_missing].sum()), np.uint8)
@@ -70,7 +70,7 @@ def is_utf8(data: bytes) -> bool:
 
 def number_want(column: LogColumn) -> int:
     """How the numbers of a column of numbers are wanted: float32 is rounded from the digits, not from a float64."""
-    from pipelines.parsing import tokens
+    from pipelines.parsing.compiled import tokens
 
     if column.dtype is DType.FLOAT64:
         return tokens.AS_FLOAT

@@ -1,6 +1,6 @@
 """Read blocks of flat JSON objects by compiled loops: the same rows as :func:`~pipelines.parsing.json_lines.slow_block`, in less time.
 
-The loops (:mod:`pipelines.parsing.tokens`) find the values of a line, or leave the block to others: they know no nested values, and no line that is not
+The loops (:mod:`pipelines.parsing.compiled.tokens`) find the values of a line, or leave the block to others: they know no nested values, and no line that is not
 JSON. Integers, and floats of few digits, are numbers already; other values become texts, which :mod:`pipelines.cells` converts as for all formats.
 """
 
@@ -16,7 +16,7 @@ from pipelines.cells.typed_cells import null_spellings, typed_cells
 from pipelines.log_schemas.columns import LogColumn
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.blocks import LineBlock
-from pipelines.parsing.found_values import FoundValues, finished_numbers, is_utf8, number_want
+from pipelines.parsing.compiled.found_values import FoundValues, finished_numbers, is_utf8, number_want
 from pipelines.parsing.typed_rows import ParsedBlock, implausible
 from transforms.types import DType
 
@@ -36,7 +36,7 @@ def can_read(schema: LogSchema) -> bool:
 
 def flat_rows(block: LineBlock, schema: LogSchema) -> ParsedBlock | None:
     """The rows of a block for which :func:`can_read`; None if a row is bad. Raises :class:`NotFlatError`."""
-    from pipelines.parsing import tokens  # loads numba, which takes longer than to read a small file
+    from pipelines.parsing.compiled import tokens  # loads numba, which takes longer than to read a small file
 
     raw = block.data if block.data.endswith(b"\n") else block.data + b"\n"
     if not is_utf8(raw):
@@ -64,7 +64,7 @@ def flat_rows(block: LineBlock, schema: LogSchema) -> ParsedBlock | None:
 
 def _typed(values: FoundValues, at: int, column: LogColumn, schema: LogSchema, notes: Counter[str]) -> pa.Array | None:
     """A column with the table's type; None if a row is bad."""
-    from pipelines.parsing import tokens
+    from pipelines.parsing.compiled import tokens
 
     kinds = values.kinds[at]
     there = np.bincount(kinds, minlength=tokens.FALSE + 1) > 0
