@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from trainer.errors import ConfigError, DamagedFrame, MemoryFull, ServerLeaves, ServerLost
 from trainer.servers.client_updates import Greeting
@@ -115,6 +116,9 @@ class _Asked:
         return self.is_sent and self.answer is None
 
 
+_waits = attrgetter("waits")
+
+
 def connect_through(address: Address, options: LinkOptions) -> ConnectWorker:
     """What connects to the embedding worker at an address."""
 
@@ -143,6 +147,7 @@ class TcpLink:
         self._options = replace(options, greeting=greeting)
         self._addresses = deque([address, *options.others])
         self._asked: deque[_Asked] = deque()
+        self._are_sent = True  # all requests without an answer, over the connection that there is
         self._frames: FrameStream | None = None
         self._generation = 0
         self._damage: DamagedFrame | None = None
@@ -157,19 +162,23 @@ class TcpLink:
 
     def send(self, request: Request) -> None:
         """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`."""
-        self._wait_for_place(request)
-        self._asked.append(_Asked(request))
+        asked = self._asked
+        if request.kind in NUMBERED and len(asked) >= MOST_UNANSWERED:
+            self._wait_for_place()
+        are_sent, self._are_sent = self._are_sent, False
+        asked.append(_Asked(request))
         try:
-            self._send_asked()
+            if are_sent:
+                self._send_one(asked[-1], waits=len(asked) > 1 and asked[-2].waits)
+            else:
+                self._send_asked()
         except _FAILURES as error:
             self._reconnect(error)
+        self._are_sent = True
 
-    def _wait_for_place(self, request: Request) -> None:
+    def _wait_for_place(self) -> None:
         """Take answers until a further update may be sent: servers recognize that many of the newest updates if they come twice."""
-        while (
-            request.kind in NUMBERED
-            and sum(one.waits for one in self._asked if one.request.kind in NUMBERED) >= MOST_UNANSWERED
-        ):
+        while sum(one.waits for one in self._asked if one.request.kind in NUMBERED) >= MOST_UNANSWERED:
             try:
                 self._take_answer()
             except _FAILURES as error:
@@ -177,7 +186,8 @@ class TcpLink:
 
     def receive(self) -> Answer:
         """See :class:`~trainer.tables.routes.servers.server_link.ServerLink`."""
-        while (answer := self._asked[0].answer) is None:
+        first = self._asked[0]
+        while (answer := first.answer) is None:
             try:
                 self._take_answer()
             except _FAILURES as error:
@@ -208,7 +218,7 @@ class TcpLink:
 
     def _take_answer(self) -> None:
         """Take the next answer, to the oldest request that waits for one."""
-        one = next(one for one in self._asked if one.waits)
+        one = next(filter(_waits, self._asked))
         one.answer = self._receive(one.request)
         if one.span is not None:
             one.span.end()
@@ -218,21 +228,24 @@ class TcpLink:
         """Send the requests that were not sent over this connection, in their order."""
         for one in tuple(self._asked):
             if not one.is_sent and one.answer is None:
-                if current_tracer() is not None:
-                    one.span = asked_request(*self._open_frames().next_place, one.request.kind.name.lower())
-                self._transmit(one.request)
-                one.is_sent = True
+                self._send_one(one, waits=any(other.waits for other in self._asked))
 
-    def _transmit(self, request: Request) -> None:
+    def _send_one(self, one: _Asked, *, waits: bool) -> None:
+        """Send a request; ``waits``: whether one that was sent before waits for its answer."""
+        if current_tracer() is not None:
+            one.span = asked_request(*self._open_frames().next_place, one.request.kind.name.lower())
+        self._transmit(one.request, waits=waits)
+        one.is_sent = True
+
+    def _transmit(self, request: Request, *, waits: bool = False) -> None:
         frames = self._open_frames()
         parts = frames.write(
             request.kind, request.body, number=request.number, floor=request.floor, flags=request.flags
         )
-        if any(one.waits for one in self._asked):
-            frames.send_while_receiving(parts, self._take_answer, self._options.patience_secs)
+        if waits:
+            self.sent_bytes += frames.send_while_receiving(parts, self._take_answer, self._options.patience_secs)
         else:
-            frames.send(parts, self._options.patience_secs)
-        self.sent_bytes += HEADER_BYTES + request.body_bytes
+            self.sent_bytes += frames.send(parts, self._options.patience_secs)
 
     def _open_frames(self) -> FrameStream:
         if self._frames is None:
@@ -244,21 +257,20 @@ class TcpLink:
     def _receive(self, request: Request) -> Answer:
         """The next answer, in the space of its request."""
         frames = self._open_frames()
-        frame, header = self._receive_header(
-            MOST_ANSWER_BYTES if request.space is None else sum(one.nbytes for one in request.space)
-        )
-        if header.kind == Kind.ERROR or request.space is None:
+        space = request.space
+        expected = 0 if space is None else sum([one.nbytes for one in space])
+        frame, header = self._receive_header(MOST_ANSWER_BYTES if space is None else expected)
+        if space is None or header.kind == Kind.ERROR:
             body = frames.receive_new_body(frame)
             self._check_undamaged(header, body)
             if header.kind == Kind.OPENED:
                 self._generation = _opened(body)
             return Answer(header, body)
-        expected = sum(one.nbytes for one in request.space)
-        if (header.kind, header.body_bytes, header.flags) != (Kind.ROWS, expected, request.answer_flags):
+        if header.kind != Kind.ROWS or header.body_bytes != expected or header.flags != request.answer_flags:
             raise DataError("an answer must hold the rows that were asked for", where=str(self._address),
                             value=f"{header.kind.name}, {header.body_bytes:,} bytes, flags {header.flags}",
                             allowed=f"{expected:,} bytes, flags {request.answer_flags}")  # fmt: skip
-        frames.receive_body(frame, [one.data.cast("B") for one in request.space if len(one)])
+        frames.receive_body(frame, [one.data.cast("B") for one in space if len(one)])
         return Answer(header)
 
     def _receive_header(self, most_bytes: int, patience_secs: float | None = None) -> tuple[FrameHeader, Header]:
@@ -273,8 +285,11 @@ class TcpLink:
 
     def _wait_for_answer(self, frames: FrameStream, patience_secs: float) -> None:
         """Wait until there is something to read. Raises TimeoutError after the patience, and what ``check`` raises."""
+        look_secs = min(_LOOK_SECS, patience_secs)
+        if frames.has_bytes(look_secs):
+            return
         until = self._options.clock() + patience_secs
-        while not frames.has_bytes(min(_LOOK_SECS, patience_secs)):
+        while not frames.has_bytes(look_secs):
             self._options.check()
             if self._options.clock() >= until:
                 raise TimeoutError("no answer")
@@ -299,6 +314,7 @@ class TcpLink:
             self._pause_after_damage()
         while True:
             self.close()
+            self._are_sent = False
             for one in self._asked:
                 one.is_sent = False
             if failure is not None:
@@ -319,6 +335,7 @@ class TcpLink:
                 backoff = min(2 * backoff, _MOST_BACKOFF_SECS)
                 continue
             self.reconnections += failure is not None
+            self._are_sent = True
             return
 
     @property

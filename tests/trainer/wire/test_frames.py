@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -123,7 +122,7 @@ def test_a_frame_of_another_connection_or_protocol_is_found():
     order = FrameOrder(WireProtocol.HOSTS, None)
     order.read(head)
     with pytest.raises(DamagedFrame, match="place in the stream"):
-        order.read(replace(read_frame_header(head, WireProtocol.HOSTS), session=SESSION, sequence=1).to_bytes())
+        order.read(read_frame_header(head, WireProtocol.HOSTS)._replace(session=SESSION, sequence=1).to_bytes())
 
 
 def test_the_end_that_is_connected_to_writes_in_the_session_of_the_other():

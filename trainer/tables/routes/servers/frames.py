@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainer.wire.frames import Bytes, FrameHeader
 from transforms.errors import DataError
@@ -75,9 +74,8 @@ class Kind(IntEnum):
     HISTORY = 39
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """The header of a frame.
+class Header(NamedTuple):
+    """The header of a frame; a tuple, as :class:`~trainer.wire.frames.FrameHeader` is.
 
     Attributes:
         kind: of the frame.
@@ -98,17 +96,18 @@ class Header:
 
 def read_header(frame: FrameHeader, most_bytes: int) -> Header:
     """The header of a frame. Raises :class:`DataError` for one that this protocol has not, and for a body above ``most_bytes``."""
-    if frame.kind not in _KINDS:
+    kind = _KINDS.get(frame.kind)
+    if kind is None:
         raise DataError("a frame must have a known kind", value=frame.kind, allowed=f"one of {sorted(_KINDS)}")
     if frame.body_bytes > most_bytes:
         raise DataError("the body of a frame must be short", value=f"{frame.body_bytes:,} bytes", allowed=f"at most {most_bytes:,} bytes",
                         next_step="use a smaller batch_rows, or more servers")  # fmt: skip
     if frame.number > _MOST_NUMBER or not -_MOST_NUMBER <= frame.floor <= _MOST_NUMBER:
         raise DataError("the numbers of a frame must be below 2^62", value=(frame.number, frame.floor))
-    return Header(Kind(frame.kind), frame.body_bytes, frame.number, frame.floor, frame.flags)
+    return Header(kind, frame.body_bytes, frame.number, frame.floor, frame.flags)
 
 
-_KINDS = {int(kind) for kind in Kind}
+_KINDS = {int(kind): kind for kind in Kind}
 #: Requests that change rows and have numbers: each of them is made once.
 NUMBERED = frozenset({Kind.UPDATE, Kind.WRITE_VALUES})
 #: The most of them that a client has on their way to a server, over all its connections.

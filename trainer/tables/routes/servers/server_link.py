@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from trainer.tables.routes.servers.frames import Header, Kind
 from trainer.wire.frames import Bytes
@@ -14,9 +13,8 @@ from transforms.arrays import Array
 MOST_ANSWER_BYTES = 256 << 20
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Request:
-    """A request of an engine.
+class Request(NamedTuple):
+    """A request of an engine; a tuple, which takes less time to make than to send.
 
     Attributes:
         kind: what it asks for.
@@ -47,8 +45,7 @@ class Request:
         return sum(map(len, self.body))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class Answer(NamedTuple):
     """The answer to a request; ``body``: what was received into new memory, else nothing."""
 
     header: Header

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -41,7 +40,7 @@ def test_a_header_is_read_from_its_frame(header):
         header.kind, number=header.number, floor=header.floor, flags=header.flags
     )
     frame = FrameOrder(WireProtocol.ROWS, None).read(head)
-    assert read_header(replace(frame, body_bytes=header.body_bytes), 1000) == header
+    assert read_header(frame._replace(body_bytes=header.body_bytes), 1000) == header
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_a_header_is_read_from_its_frame(header):
 )
 def test_a_header_is_refused(changes, what):
     with pytest.raises(DataError, match=what):
-        read_header(replace(UPDATE, **changes), 1000)
+        read_header(UPDATE._replace(**changes), 1000)
 
 
 DOCUMENT = {"a": 1, "b": "é"}
