@@ -94,6 +94,8 @@ class StepKernels:
         requests = RequestMaker(features, of_features, layout, parts=parts, core=0, team=Team(1)).make(batch)
         places = places_of(requests.reads.counts, parts.layout.dims)
         placed = place_bags(requests, places, of_features.table, parts.layout.table)
+        at_zero = np.zeros_like(layout.weight_base)
+        layout_of_places = layout._replace(row_base=at_zero, weight_base=at_zero)
         weights, sums = (_floats(places.floats) for _ in range(2))
         values = TableValues(weights, _NO_SHARES, np.ones(places.positions, np.uint8))
         gradients, out = np.zeros(batch.rows * width, np.float32), np.zeros(batch.rows * width, np.float32)
@@ -105,8 +107,8 @@ class StepKernels:
             partial(request_kernels.find_slots, every, batch.ids, batch.offsets, of_features, layout, slots),
             partial(request_kernels.count_by_owner, slots, *own, np.zeros(shape, np.int64), np.zeros(shape, np.int64)),
             lambda: request_kernels.group_by_owner(slots, *own, ends.copy(), requests.reads.rows, requests.reads.places),
-            partial(combine_bags, 0, batch.rows, batch.rows, placed.bags, of_features, placed.layout, values, out, width, False),
-            partial(gradient_kernels.sum_positions, every, placed.bags, of_features, placed.layout, gradients, width, sums),
+            partial(combine_bags, 0, batch.rows, batch.rows, placed, of_features, layout_of_places, values, out, width, False),
+            partial(gradient_kernels.sum_positions, every, placed, of_features, layout_of_places, gradients, width, sums),
         ]  # fmt: skip
         for server, store in enumerate(self._stores):
             own_rows = requests.reads.rows[requests.reads.of_owner(server)].copy()

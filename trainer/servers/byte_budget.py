@@ -15,8 +15,9 @@ class ByteBudget:
 
     def __init__(self, most_bytes: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._most_bytes, self._clock = most_bytes, clock
-        self._used_bytes = 0
-        self._freed = threading.Condition()
+        self._used_bytes = self._waiting = 0
+        self._lock = threading.Lock()
+        self._freed = threading.Condition(self._lock)
 
     @property
     def used_bytes(self) -> int:
@@ -29,19 +30,27 @@ class ByteBudget:
 
     def hold(self, size_bytes: int, patience_secs: float) -> None:
         """Hold so many bytes until they are given to :meth:`free`. Raises as :meth:`take`."""
-        with self._freed:
-            if not self._has_space(size_bytes) and not self._freed.wait_for(
-                lambda: self._has_space(size_bytes), patience_secs
-            ):
-                raise Busy("messages in memory must be below their limit", value=f"{self._used_bytes:,} bytes are in use",
-                           allowed=f"{self._most_bytes:,} bytes", next_step="give the server more --message-mib, or use a smaller batch_rows")  # fmt: skip
+        with self._lock:
+            if self._used_bytes and self._used_bytes + size_bytes > self._most_bytes:
+                self._wait_for_space(size_bytes, patience_secs)
             self._used_bytes += size_bytes
+
+    def _wait_for_space(self, size_bytes: int, patience_secs: float) -> None:
+        self._waiting += 1
+        try:
+            has_space = self._freed.wait_for(lambda: self._has_space(size_bytes), patience_secs)
+        finally:
+            self._waiting -= 1
+        if not has_space:
+            raise Busy("messages in memory must be below their limit", value=f"{self._used_bytes:,} bytes are in use",
+                       allowed=f"{self._most_bytes:,} bytes", next_step="give the server more --message-mib, or use a smaller batch_rows")  # fmt: skip
 
     def free(self, size_bytes: int) -> None:
         """Hold so many bytes no longer."""
-        with self._freed:
+        with self._lock:
             self._used_bytes -= size_bytes
-            self._freed.notify_all()
+            if self._waiting:
+                self._freed.notify_all()
 
     def _has_space(self, size_bytes: int) -> bool:
         return not self._used_bytes or self._used_bytes + size_bytes <= self._most_bytes

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainer.tables.kernels.noted_intervals import note_numbers, note_rows
-from trainer.tables.stores.step_changes import StepChanges
+from trainer.tables.stores.step_changes import NO_MORE_CHANGES, StepChanges
 from transforms.arrays import Array
 
 #: Full shards that may become a base: one that is published, and those that were written since.
@@ -110,6 +110,8 @@ class ChangedSince:
 
     def note_more(self, changes: StepChanges) -> None:
         """Note what an update has changed beside its rows."""
+        if changes is NO_MORE_CHANGES:
+            return
         for t, one in changes.tables.items():
             note_numbers(one.numbers, self._starts[t], self._interval, self._intervals)
             if len(one.lines):

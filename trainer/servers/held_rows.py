@@ -47,16 +47,18 @@ _GENERATION, _ATTEMPT, _CLIENTS, _APPLIED = 0, 1, 2, 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Widths:
-    """Numbers of the opened parts, int64: see the properties of these names of :class:`HeldRows`."""
+    """Numbers of the opened parts, arrays int64: see the properties of these names of :class:`HeldRows`."""
 
     dims: Array
     slot_dims: Array
     sizes: Array
+    most_dim: int
 
     @classmethod
     def of(cls, tables: Sequence[TableSpec]) -> _Widths:
         numbers = [(one.dim, slot_width(one.optimizer, one.dim), one.vocabulary_size) for one in tables]
-        return cls(*np.array(numbers, np.int64).reshape(-1, 3).T.copy())
+        dims, slot_dims, sizes = np.array(numbers, np.int64).reshape(-1, 3).T.copy()
+        return cls(dims, slot_dims, sizes, max((one.dim for one in tables), default=0))
 
 
 class HeldRows:
@@ -140,6 +142,11 @@ class HeldRows:
         return self._opened.dims
 
     @property
+    def most_dim(self) -> int:
+        """The most columns of a part."""
+        return self._opened.most_dim
+
+    @property
     def slot_dims(self) -> Array:
         """The slot values of a row of each part."""
         return self._opened.slot_dims
@@ -188,8 +195,9 @@ class HeldRows:
 
     @property
     def _log(self) -> UndoLog:
-        assert self.engine.undo_log is not None
-        return self.engine.undo_log
+        log = self.engine.undo_log
+        assert log is not None
+        return log
 
     @property
     def _made(self) -> MadeUpdates:
@@ -305,13 +313,14 @@ class HeldRows:
         Raises :class:`BadBatch` and as :meth:`check`; nothing is changed then.
         """
         self.check()
+        engine, changed = self.engine, self.changed
         asked = [(one.numbers.rows, one.numbers.counts) for _, one, _ in updates]
         values, lookups = [one.values for _, one, _ in updates], [one.lookups for _, one, _ in updates]
         with self._log.transaction() as words:
-            self.engine.update_rows(asked, values, updates[0][1].rates, lookups if self.needs_lookups else ())
+            engine.update_rows(asked, values, updates[0][1].rates, lookups if engine.needs_lookups else ())
             for rows, counts in asked:
-                self.changed.note(rows, counts)
-            self.changed.note_more(self.engine.step_changes)
+                changed.note(rows, counts)
+            changed.note_more(engine.step_changes)
             for client, _, digest in updates:
                 self._made.note(client, number, digest)
                 words[_APPLIED + client] = number

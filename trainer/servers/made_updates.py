@@ -16,6 +16,7 @@ from trainer.wire.frames import Bytes
 _UPDATE = struct.Struct("<QBIQQ")
 #: One more than a client has on their way: the next update takes the place of one that cannot be sent again.
 _KEPT = 2 * MOST_UNANSWERED
+_KEPT_BYTES = _KEPT * np.dtype(np.uint64).itemsize
 _NAME = "made_updates"
 
 
@@ -40,7 +41,7 @@ class MadeUpdates:
 
     def note(self, client: int, number: int, digest: int) -> None:
         """Note the digest of the update that is made next. Raises :class:`~trainer.errors.MemoryFull`; nothing is noted then."""
-        self._memory.reserve(_NAME, (client + 1) * self._digests[client].nbytes)
+        self._memory.reserve(_NAME, (client + 1) * _KEPT_BYTES)
         self._digests[client, number % _KEPT] = digest
 
     def has(self, client: int, number: int, digest: int, applied: int) -> bool:

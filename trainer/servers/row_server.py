@@ -444,7 +444,8 @@ class RowServer:
         with self._changed:
             self._check(session)
             numbers = messages.read_numbers(body, len(self._rows.engine.tables), header.flags)
-            self._check_answer(sum((numbers.counts * self._rows.dims).tolist()))
+            if 4 * len(numbers.rows) * self._rows.most_dim > self._most_answer_bytes:
+                self._check_answer(sum((numbers.counts * self._rows.dims).tolist()))
             if own.clients > 1 or own.lanes > 1:
                 began = self._clock()
                 self._wait(session, lambda: self._is_due(own, header), "updates of all clients")
@@ -453,8 +454,9 @@ class RowServer:
                 self.staleness[missing_updates(self._rows.applied(own.clients), own.client)] += 1
             found = self._rows.fetch(numbers)
             flag = encoded_values.value_flag(header.flags)
-            floats = encoded_values.floats_of_pieces(numbers.counts, self._rows.dims) if flag else []
-            space = self._memory.take_bytes(encoded_values.encoded_bytes(floats, flag))
+            if flag:
+                floats = encoded_values.floats_of_pieces(numbers.counts, self._rows.dims)
+                space = self._memory.take_bytes(encoded_values.encoded_bytes(floats, flag))
             self._counts["fetches"] += 1
             self._counts["fetched_rows"] += len(numbers.rows)
         if flag:
@@ -484,7 +486,8 @@ class RowServer:
                 self._rows.update([(own.client, update, digest)], header.number)
             self._counts["updates"] += 1
             self._counts["updated_rows"] += len(update.numbers.rows)
-            self._changed.notify_all()
+            if own.clients > 1 or own.lanes > 1:
+                self._changed.notify_all()  # the other sessions of this client alone wait for nothing
         return Reply(Kind.DONE)
 
     def _is_new(self, own: Greeting, number: int, digest: int) -> bool:

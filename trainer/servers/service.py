@@ -173,17 +173,20 @@ class ServerService:
                 value=header.body_bytes,
                 allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes",
             )
-        with answered_request(frame.session, frame.sequence, _NAMES[header.kind]):
+        name = _NAMES[header.kind]
+        with answered_request(frame.session, frame.sequence, name):
             if not self._answer_in_turn(frames, session, frame, header):
                 return False
-        self._times.observe(_NAMES[header.kind], time.perf_counter() - began)
+        self._times.observe(name, time.perf_counter() - began)
         return True
 
     def _answer_in_turn(self, frames: FrameStream, session: Session, frame: FrameHeader, header: Header) -> bool:
         """Read the body of a request and answer it; False once the service ends."""
-        self._server.await_turn(session, header, lambda: self._is_finishing)
-        with self._budget.take(self._server.memory_bytes(header), self._limits.patience_secs):
-            body = frames.receive_new_body(frame, time.monotonic() + self._limits.patience_secs)
+        patience_secs, size_bytes = self._limits.patience_secs, self._server.memory_bytes(header)
+        self._server.await_turn(session, header, self._has_finished)
+        self._budget.hold(size_bytes, patience_secs)
+        try:
+            body = frames.receive_new_body(frame, time.monotonic() + patience_secs)
             with self._requests:
                 if self._is_finishing:  # the bytes of a request can be here although its connection has ended
                     return False
@@ -193,7 +196,13 @@ class ServerService:
                     _LOG.warning("a request was refused: %s", in_one_line(error))
                     reply = Reply(Kind.ERROR, [to_bytes(error)])
                 self._reply(frames, reply, header.number)
+        finally:
+            self._budget.free(size_bytes)
         return True
+
+    def _has_finished(self) -> bool:
+        """Whether no more requests are begun."""
+        return self._is_finishing
 
     def _handle(self, session: Session, header: Header, body: Bytes) -> Reply:
         """Answer a request; those of the training that watches the server are answered here."""

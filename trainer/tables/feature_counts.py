@@ -50,10 +50,7 @@ class BatchCounter:
 
     def add(self, offsets: Array, distinct_rows: Array) -> None:
         """Add a batch with these bags and distinct rows of each table."""
-        self._counts[:, _BATCHES] += 1
-        self._counts[:, _IDS] += offsets[:, -1] - offsets[:, 0]
-        count_bags(offsets, self._counts[:, _LONGEST], self._valencies[0], self._valencies[1])
-        self._counts[:, _DISTINCT] += distinct_rows[self._table_of]
+        count_batch(offsets, distinct_rows, self._table_of, self._counts, self._valencies)
 
     def by_feature(self) -> dict[str, FeatureCounts]:
         """The counts of each feature, by name."""
@@ -63,6 +60,19 @@ class BatchCounter:
             batches, total, longest, distinct = self._counts[f].tolist()
             found[name] = FeatureCounts(batches, total, longest, distinct, tuple(bags[f]), tuple(ids[f]))
         return found
+
+
+@compiled
+def count_batch(offsets: Array, distinct_rows: Array, table_of: Array, counts: Array, valencies: Array) -> None:
+    """Add a batch to the counts of each feature, and to its bags and their ids in each class of valencies.
+
+    ``offsets``: int64 [features, events + 1]; ``distinct_rows``: of each table.
+    """
+    for f in range(offsets.shape[0]):
+        counts[f, _BATCHES] += 1
+        counts[f, _IDS] += offsets[f, offsets.shape[1] - 1] - offsets[f, 0]
+        counts[f, _DISTINCT] += distinct_rows[table_of[f]]
+    count_bags(offsets, counts[:, _LONGEST], valencies[0], valencies[1])
 
 
 @compiled

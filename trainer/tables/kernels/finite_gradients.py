@@ -21,6 +21,8 @@ def check_finite(gradients: Array, features: Sequence[FeatureSpec], team: Team) 
     """
     size = len(gradients)
     threads = team.threads_for(size)
+    if threads == 1 and are_finite(gradients, 0, size):
+        return
     cuts = [size * k // threads // 16 * 16 for k in range(threads)] + [size]
     found = [True] * threads
 

@@ -39,8 +39,11 @@ class Team:
         """Call all ``works``, at most one a thread, and return when all are done. Raises the error of one that failed."""
         if not works:
             return
+        if len(works) == 1:
+            works[0]()
+            return
         first, *rest = works
-        if self._others is None or not rest:
+        if self._others is None:
             for work in works:
                 work()
             return

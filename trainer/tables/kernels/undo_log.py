@@ -184,7 +184,7 @@ class UndoLog:
     @property
     def is_open(self) -> bool:
         """Whether there is a transaction."""
-        return bool(self._shared.header[_STATE] == _OPEN)
+        return bool(self._shared.header.item(_STATE) == _OPEN)
 
     @property
     def is_filling(self) -> bool:
@@ -194,12 +194,12 @@ class UndoLog:
     @property
     def is_empty(self) -> bool:
         """Whether the memory has no whole tables: those that are attached must be fresh."""
-        return bool(self._shared.header[_STATE] == _EMPTY)
+        return bool(self._shared.header.item(_STATE) == _EMPTY)
 
     @property
     def has_begun(self) -> bool:
         """Whether the open transaction has kept anything."""
-        return bool(self._shared.header[_USED])
+        return bool(self._shared.header.item(_USED))
 
     @property
     def nbytes(self) -> int:
@@ -317,7 +317,7 @@ class UndoLog:
 
     def reserve(self, numbers: int) -> int:
         """Make space for so many numbers; returns where they begin in ``log``."""
-        used = int(self._shared.header[_USED])
+        used: int = self._shared.header.item(_USED)
         if used + numbers > len(self.log):
             which = 1 - int(self._shared.header[_WHICH])
             self._shared.use(which, (used + numbers) * 5 // 4, is_fresh=True, begins=self.log[:used])

@@ -119,7 +119,7 @@ class RequestMaker:
     def _make_at_once(self, batch: IdBatch) -> Requests:
         """As :meth:`make` in one compiled call, where no part is replicated."""
         parts = self._parts.layout
-        slots, sizes, rows, places, counts, ids, ends, bases = find_requests(
+        slots, sizes, rows, places, counts, ids, ends, bases, row_base, weight_base = find_requests(
             batch.ids, batch.offsets, self._of_features, self._layout, parts, self._readers, self._parts.cores, self._deduplicates,
             self._ascending,
         )  # fmt: skip
@@ -128,7 +128,8 @@ class RequestMaker:
             _NO_SHARES if batch.weights is None else shares_of(batch.weights, batch.offsets, self._of_features.combiner)
         )
         return Requests(
-            batch, Bags(slots, batch.offsets, shares), compact_layout(self._layout, sizes),
+            batch, Bags(slots, batch.offsets, shares),
+            self._layout._replace(vocabulary=sizes, trained=sizes, row_base=row_base, weight_base=weight_base),
             kernels.PartValues(parts.dims, self._widths, bases), reads, reads,
         )  # fmt: skip
 

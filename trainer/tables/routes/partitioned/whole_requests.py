@@ -25,7 +25,7 @@ from transforms.kernels.compiled import compiled
 def find_requests(
     ids: Array, offsets: Array, features: FeatureLayout, tables: TableLayout, parts: PartLayout, readers: Array, owners: int,
     deduplicates: bool, ascending: bool,
-) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:  # fmt: skip
+) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array, Array, Array]:  # fmt: skip
     """The slots of a (checked) batch, and the rows that each owner is asked for.
 
     Args:
@@ -35,7 +35,7 @@ def find_requests(
 
     Returns:
         The slot of each id; the slots of each table; of :class:`~trainer.tables.routes.partitioned.requests.RowsByOwner` the rows, places,
-        counts, ids and ends; and where the values of the parts of slots begin.
+        counts, ids and ends; where the values of the parts of slots begin; and where the slots of each table begin, and their values.
     """
     size, of_parts = len(tables.dims), len(parts.table)
     starts = np.zeros(size + 1, np.int64)
@@ -65,17 +65,20 @@ def find_requests(
         ends[owner] = asked
     rows, places = np.empty(asked, np.int64), np.empty(asked, np.int64)
     group_by_owner(slots, parts, readers, False, begins, rows, places)
-    return slots.places, slots.counts, rows, places, counts, samples, ends, _bases_of(slots.counts, tables, parts)
+    bases, row_base, weight_base = _bases_of(slots.counts, tables, parts)
+    return slots.places, slots.counts, rows, places, counts, samples, ends, bases, row_base, weight_base
 
 
 @compiled
-def _bases_of(sizes: Array, tables: TableLayout, parts: PartLayout) -> Array:
-    """Where the values of slot 0 of each part begin, if the slots of each table come after those of the table before."""
-    of_tables, at = np.empty(len(sizes), np.int64), 0
+def _bases_of(sizes: Array, tables: TableLayout, parts: PartLayout) -> tuple[Array, Array, Array]:
+    """Where the values of slot 0 of each part begin, and the slots and values of each table, which come after those of the table before."""
+    row_base, weight_base = np.empty(len(sizes), np.int64), np.empty(len(sizes), np.int64)
+    row, at = 0, 0
     for t in range(len(sizes)):
-        of_tables[t] = at
+        row_base[t], weight_base[t] = row, at
+        row += sizes[t]
         at += sizes[t] * tables.dims[t]
     bases = np.empty(len(parts.table), np.int64)
     for p in range(len(parts.table)):
-        bases[p] = of_tables[parts.table[p]] + parts.column[p]
-    return bases
+        bases[p] = weight_base[parts.table[p]] + parts.column[p]
+    return bases, row_base, weight_base

@@ -121,6 +121,7 @@ class PsEngine(BagTables[ServedBatch]):
         self._servers = self._of_each(lambda server: RemoteTables(servers[server], helds[server], wire), len(servers))
         self._noted: NotedRows | None = None
         self._rates, self._position_of = LearningRates(self.tables), np.argsort(self._order)
+        self._table_of_part = np.asarray(self._order)[self._parts.layout.table]
 
     def note_updates(self, noted: NotedRows | None) -> None:
         """Mark the rows of each update from now on in ``noted``; None: of none."""
@@ -233,7 +234,7 @@ class PsEngine(BagTables[ServedBatch]):
             rates: the learning rate of each table, float32.
             number: of the update, which a server that has made it takes for a repetition; None: the next one.
         """
-        pieces, of_parts = kept.rows.gradients(gradients), rates[self._order][self._parts.layout.table]
+        pieces, of_parts = kept.rows.gradients(gradients), rates[self._table_of_part]
         requests = kept.rows.requests
         if self._noted is not None:
             self._noted.add(requests.updates)

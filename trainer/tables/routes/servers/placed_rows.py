@@ -109,17 +109,9 @@ def _position_ids(
     return ids
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacedBags:
-    """The bags of a batch, whose ids are positions in the array of its rows, and the layout by which kernels read it."""
-
-    bags: Bags
-    layout: TableLayout
-
-
-def place_bags(requests: Requests, places: Places, table_of_feature: Array, table_of_part: Array) -> PlacedBags:
-    """The bags of ``requests``, whose parts are whole rows of tables."""
-    layout, reads, bags = requests.layout, requests.reads, requests.bags
+def place_bags(requests: Requests, places: Places, table_of_feature: Array, table_of_part: Array) -> Bags:
+    """The bags of ``requests``, whose parts are whole rows of tables, with positions in the array of its rows in place of ids."""
+    reads, bags = requests.reads, requests.bags
     ids = _position_ids(
         reads.places,
         reads.counts,
@@ -128,10 +120,9 @@ def place_bags(requests: Requests, places: Places, table_of_feature: Array, tabl
         bags.ids,
         bags.offsets,
         table_of_feature,
-        layout.row_base,
+        requests.layout.row_base,
     )
-    at_zero = np.zeros_like(layout.weight_base)
-    return PlacedBags(bags._replace(ids=ids), layout._replace(row_base=at_zero, weight_base=at_zero))
+    return Bags(ids, bags.offsets, bags.shares)
 
 
 class PlacedRows:
@@ -140,31 +131,36 @@ class PlacedRows:
     def __init__(self, of_features: FeatureLayout, layout: TableLayout, width: int, team: Team) -> None:
         self._of_features, self._width, self._team = of_features, width, team
         self._costs = layout.dims[of_features.table]
+        at_zero = np.zeros_like(layout.weight_base)
+        self._layout = layout._replace(row_base=at_zero, weight_base=at_zero)  # rows are where their positions say
         self._every, self._states = np.arange(len(layout.dims)), np.ones(0, np.uint8)
 
-    def combine(self, placed: PlacedBags, events: int, positions: int, weights: Array, out: Array) -> None:
+    def combine(self, placed: Bags, events: int, positions: int, weights: Array, out: Array) -> None:
         """Write the activations of a batch, float32 flat, whose rows have these weights, to ``out``."""
         if len(self._states) < positions:
             self._states = np.ones(2 * positions, np.uint8)
         values = TableValues(weights, _NO_SLOTS, self._states)
-        threads = self._team.threads_for(len(out))
-        parts = [(0, events)] if threads == 1 else split_events(placed.bags.offsets, self._costs, threads)
-        tile = max(events, 1)
+        threads, tile = self._team.threads_for(len(out)), max(events, 1)
+        if threads == 1:
+            combine_bags(0, events, tile, placed, self._of_features, self._layout, values, out, self._width, False)
+            return
         self._team.run([
-            partial(combine_bags, *part, tile, placed.bags, self._of_features, placed.layout, values, out, self._width, False)
-            for part in parts
+            partial(combine_bags, *part, tile, placed, self._of_features, self._layout, values, out, self._width, False)
+            for part in split_events(placed.offsets, self._costs, threads)
         ])  # fmt: skip
 
-    def sum_gradients(self, placed: PlacedBags, gradients: Array, sums: Array) -> None:
-        """Write the gradient of each row, summed over the batch, to ``sums``; ``gradients``: of the activations, flat."""
+    def sum_gradients(self, placed: Bags, rows: Array, gradients: Array, sums: Array) -> None:
+        """Write the gradient of each row, summed over the batch, to ``sums``.
+
+        ``rows``: the rows of each table; ``gradients``: of the activations, flat.
+        """
         sums[:] = 0.0
-        rows = placed.layout.vocabulary
         if self._team.threads_for(len(gradients)) == 1:
-            sum_positions(self._every, placed.bags, self._of_features, placed.layout, gradients, self._width, sums)
+            sum_positions(self._every, placed, self._of_features, self._layout, gradients, self._width, sums)
             return
         used = np.flatnonzero(rows)
         chosen = [used[part] for part in split_evenly(rows[used], self._team.threads)]
         self._team.run([
-            partial(sum_positions, one, placed.bags, self._of_features, placed.layout, gradients, self._width, sums)
+            partial(sum_positions, one, placed, self._of_features, self._layout, gradients, self._width, sums)
             for one in chosen
         ])  # fmt: skip

@@ -7,14 +7,14 @@ from typing import Protocol
 
 import numpy as np
 
-from trainer.tables.kernels.layout import FeatureLayout, TableLayout
+from trainer.tables.kernels.layout import Bags, FeatureLayout, TableLayout
 from trainer.tables.kernels.outputs import OutputPool
 from trainer.tables.kernels.threads import Team
 from trainer.tables.routes.partitioned.gathered_rows import GatheredRows
 from trainer.tables.routes.partitioned.request_kernels import put_rows, take_rows
 from trainer.tables.routes.partitioned.requests import Requests
 from trainer.tables.routes.partitioned.table_parts import TableParts
-from trainer.tables.routes.servers.placed_rows import PlacedBags, PlacedRows, Places, place_bags, places_of
+from trainer.tables.routes.servers.placed_rows import PlacedRows, Places, place_bags, places_of
 from transforms.arrays import Array
 
 #: The arrays of lookups and updates that are in use at once.
@@ -80,7 +80,7 @@ class _WholeRows:
     requests: Requests
     buffers: RowBuffers
     places: Places
-    placed: PlacedBags
+    placed: Bags
     weights: Array
 
     @classmethod
@@ -105,7 +105,7 @@ class _WholeRows:
 
     def gradients(self, flat: Array) -> list[list[Array]]:
         sums = self.buffers.memory.take(self.places.floats)
-        self.buffers.placed.sum_gradients(self.placed, flat, sums)
+        self.buffers.placed.sum_gradients(self.placed, self.requests.layout.vocabulary, flat, sums)
         return [self.places.views(server, sums) for server in range(self.buffers.parts.cores)]
 
 

@@ -47,6 +47,7 @@ from trainer.tables.table_checks import supported_tables
 from transforms.arrays import Array
 
 _NO_SHARES = np.zeros(0, np.float32)
+_FLOAT, _COUNT = np.dtype(np.float32), np.dtype(np.int64)
 
 
 class DenseStore:
@@ -155,7 +156,7 @@ class DenseStore:
 
     def _sizes(self, rows: Array, counts: Array) -> tuple[int, int, int]:
         """The values of all rows, and the most rows and values of one table. Raises :class:`BadBatch`."""
-        if rows.ndim == 1 and rows.dtype in ID_TYPES and counts.dtype == np.int64:
+        if rows.ndim == 1 and rows.dtype in ID_TYPES and counts.dtype == _COUNT:
             sizes = sizes_of(rows, counts, self.layout.vocabulary, self.layout.dims)
             if sizes[0] >= 0:
                 return sizes
@@ -181,7 +182,7 @@ class DenseStore:
         if len(asked) == len(gradients) == 1 and self._has_no_snapshot():
             rows, counts, flat = *asked[0], gradients[0]
             floats, most_rows, most_floats = self._sizes(rows, counts)
-            is_whole = flat.dtype == np.float32 and flat.shape == (floats,)
+            is_whole = flat.dtype == _FLOAT and flat.shape == (floats,)
             if is_whole and self._updates.takes_message(floats, most_floats):
                 return self._update_message(rows, counts, most_rows, most_floats, flat, rates)
         rows, counts, flat = join_by_table(asked, gradients, self.layout.dims)

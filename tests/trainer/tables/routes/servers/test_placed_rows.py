@@ -114,7 +114,7 @@ def test_placed_rows_give_the_bits_of_gathered_ones(drawn, servers, threads, see
 
     flat = gradients_of(sides.batch, sides.width, seed).reshape(-1)
     sums, gathered_sums = np.full(sides.places.floats, np.nan, np.float32), np.empty(sides.floats(), np.float32)
-    sides.placed_rows.sum_gradients(sides.placed, flat, sums)
+    sides.placed_rows.sum_gradients(sides.placed, sides.requests.layout.vocabulary, flat, sums)
     sides.gathered_rows.sum_gradients(sides.requests, flat, gathered_sums)
     for server, message in enumerate(sides.messages(sums)):
         expected = np.empty(len(message), np.float32)

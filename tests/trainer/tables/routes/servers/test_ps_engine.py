@@ -112,9 +112,9 @@ def test_no_byte_of_whole_rows_is_copied(servers, monkeypatch):
         read.append(weights)
         combine(self, placed, events, positions, weights, out)
 
-    def sums_of(self, placed, gradients, sums):
+    def sums_of(self, placed, rows, gradients, sums):
         summed.append(sums)
-        sum_gradients(self, placed, gradients, sums)
+        sum_gradients(self, placed, rows, gradients, sums)
 
     monkeypatch.setattr(placed_rows.PlacedRows, "combine", combined)
     monkeypatch.setattr(placed_rows.PlacedRows, "sum_gradients", sums_of)
