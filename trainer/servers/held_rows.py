@@ -46,19 +46,29 @@ _GENERATION, _ATTEMPT, _CLIENTS, _APPLIED = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Widths:
-    """Numbers of the opened parts, arrays int64: see the properties of these names of :class:`HeldRows`."""
+class OpenedParts:
+    """Numbers of the opened parts.
+
+    Attributes:
+        dims: the columns of each part, int64.
+        slot_dims: the slot values of a row of each part, int64.
+        sizes: the rows of each part, int64; of a hashed one, the limit of its ids.
+        most_dim: the most columns of a part.
+        needs_lookups: whether updates say how often rows were looked up.
+    """
 
     dims: Array
     slot_dims: Array
     sizes: Array
     most_dim: int
+    needs_lookups: bool
 
     @classmethod
-    def of(cls, tables: Sequence[TableSpec]) -> _Widths:
+    def of(cls, tables: Sequence[TableSpec], store: HeldStore) -> OpenedParts:
+        """Those of a store."""
         numbers = [(one.dim, slot_width(one.optimizer, one.dim), one.vocabulary_size) for one in tables]
         dims, slot_dims, sizes = np.array(numbers, np.int64).reshape(-1, 3).T.copy()
-        return cls(dims, slot_dims, sizes, max((one.dim for one in tables), default=0))
+        return cls(dims, slot_dims, sizes, max((one.dim for one in tables), default=0), store.needs_lookups)
 
 
 class HeldRows:
@@ -77,7 +87,7 @@ class HeldRows:
         self._held: HeldTables | None = None
         self._digests: MadeUpdates | None = None
         self._engine: HeldStore | None = None
-        self._widths: _Widths | None = None
+        self._parts: OpenedParts | None = None
         self._loading: ExitStack | None = None
         if folder is not None and (folder / _TABLES_FILE).exists():
             before = _sizes_in(folder)
@@ -139,32 +149,22 @@ class HeldRows:
     @property
     def dims(self) -> Array:
         """The columns of each part."""
-        return self._opened.dims
-
-    @property
-    def most_dim(self) -> int:
-        """The most columns of a part."""
-        return self._opened.most_dim
+        return self.opened.dims
 
     @property
     def slot_dims(self) -> Array:
         """The slot values of a row of each part."""
-        return self._opened.slot_dims
+        return self.opened.slot_dims
 
     @property
     def sizes(self) -> Array:
         """The rows of each part; of a hashed one, the limit of its ids."""
-        return self._opened.sizes
+        return self.opened.sizes
 
     @property
     def saved_parts(self) -> tuple[SavedPart, ...]:
         """What is saved and loaded: all parts, then what pruned ones have beside their rows."""
         return () if self._held is None else self._held.saved_parts
-
-    @property
-    def needs_lookups(self) -> bool:
-        """Whether updates say how often rows were looked up."""
-        return self.engine.needs_lookups
 
     @property
     def has_history(self) -> tuple[bool, ...]:
@@ -188,10 +188,11 @@ class HeldRows:
         return {} if self._engine is None else dict(self._engine.hashed_counts)
 
     @property
-    def _opened(self) -> _Widths:
-        if self._widths is None:
+    def opened(self) -> OpenedParts:
+        """Numbers of the parts. Raises :class:`ServerLost` without tables."""
+        if self._parts is None:
             raise _unopened()
-        return self._widths
+        return self._parts
 
     @property
     def _log(self) -> UndoLog:
@@ -237,7 +238,7 @@ class HeldRows:
 
     def _drop(self) -> None:
         """Hold no tables; the folder is empty."""
-        self._engine = self._held = self._digests = self._widths = None
+        self._engine = self._held = self._digests = self._parts = None
         if self._folder is None:
             return
         gc.collect()  # an engine and its log refer to each other, and mapped files take space until both are gone
@@ -262,7 +263,7 @@ class HeldRows:
             memory=memory,
             undo_log=log,
         )
-        self._held, self._widths = held, _Widths.of(tables)
+        self._held, self._parts = held, OpenedParts.of(tables, self._engine)
         self._digests = MadeUpdates(memory)
         lines = {
             t: one.limits.table(one.table).candidate_lines

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -79,8 +80,7 @@ class Session:
         return self.greeting.role is SessionRole.SAVES
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An answer: its kind, its body in parts that must be sent before the next request of the session is handled, and how it is encoded."""
 
     kind: Kind
@@ -117,7 +117,8 @@ class RowServer:
     ) -> None:
         self._rows, self._patience_secs, self._clock = rows, patience_secs, clock
         self._return_secs, self._most_answer_bytes = return_secs, most_answer_bytes
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # taken without the methods of the condition, which are Python
+        self._changed = threading.Condition(self._lock)
         self._sessions: set[Session] = set()
         self._attempt = rows.attempt
         self._waiting: dict[int, dict[int, tuple[RowGradients, int]]] = {}
@@ -160,7 +161,7 @@ class RowServer:
                 self._end_snapshot()  # before the lock: an update may hold it until this snapshot ends
             elif self._snapshot is not None:
                 self._watch_reader(self._snapshot, self._reads)
-        with self._changed:
+        with self._lock:
             if greeting.attempt < self._attempt and not saves:
                 raise AttemptOver("the attempt of a client must be the newest one", value=greeting.attempt, allowed=str(self._attempt),
                                   next_step=_TAKEN_OVER)  # fmt: skip
@@ -189,7 +190,7 @@ class RowServer:
 
     def _begin_copying(self, greeting: Greeting) -> Session:
         """A session of another server. Raises :class:`AttemptOver` for another attempt than the newest one."""
-        with self._changed:
+        with self._lock:
             if greeting.attempt != self._attempt:
                 raise AttemptOver("rows must be copied in the newest attempt of a training", value=greeting.attempt, allowed=str(self._attempt),
                                   next_step=_TAKEN_OVER)  # fmt: skip
@@ -203,7 +204,7 @@ class RowServer:
             left.daemon = True
             left.start()
         session.is_over = True  # before the lock: an update may hold it until the snapshot ends
-        with self._changed:
+        with self._lock:
             self._end(session)
             if not any(one.greeting.role in _LOADING for one in self._sessions):
                 self._copier.disconnect()
@@ -238,7 +239,7 @@ class RowServer:
 
     def opened(self, session: Session) -> Reply:
         """What the server holds, for a client that connects."""
-        with self._changed:
+        with self._lock:
             own = session.greeting
             document = {
                 "generation": self._rows.generation,
@@ -260,7 +261,7 @@ class RowServer:
         own = session.greeting
         if own.lanes == 1 or own.role is not SessionRole.TRAINS:
             return
-        with self._changed:
+        with self._lock:
             began = self._clock()
             until = began + self._patience_secs
             while not (session.is_over or is_ending() or self._is_due(own, header) or self._clock() >= until):
@@ -304,7 +305,7 @@ class RowServer:
                 return Reply(Kind.DONE)
             case Kind.STATUS:
                 return Reply(Kind.DOCUMENT, [write_document(self.status().to_document())])
-        with self._changed:
+        with self._lock:
             self._check(session)
             return self._handle_others(session, header, body)
 
@@ -428,7 +429,7 @@ class RowServer:
 
     def _open(self, session: Session, body: Bytes) -> Reply:
         held = read_held_tables(read_object(body))
-        with self._changed:
+        with self._lock:
             self._check(session)
             rows = self._rows
             if rows.is_open and rows.digest != held.digest and session.greeting.attempt <= rows.attempt:
@@ -441,11 +442,12 @@ class RowServer:
 
     def _fetch(self, session: Session, header: Header, body: Bytes) -> Reply:
         own = session.greeting
-        with self._changed:
+        with self._lock:
             self._check(session)
-            numbers = messages.read_numbers(body, len(self._rows.engine.tables), header.flags)
-            if 4 * len(numbers.rows) * self._rows.most_dim > self._most_answer_bytes:
-                self._check_answer(sum((numbers.counts * self._rows.dims).tolist()))
+            parts = self._rows.opened
+            numbers = messages.read_numbers(body, len(parts.dims), header.flags)
+            if 4 * len(numbers.rows) * parts.most_dim > self._most_answer_bytes:
+                self._check_answer(sum((numbers.counts * parts.dims).tolist()))
             if own.clients > 1 or own.lanes > 1:
                 began = self._clock()
                 self._wait(session, lambda: self._is_due(own, header), "updates of all clients")
@@ -455,7 +457,7 @@ class RowServer:
             found = self._rows.fetch(numbers)
             flag = encoded_values.value_flag(header.flags)
             if flag:
-                floats = encoded_values.floats_of_pieces(numbers.counts, self._rows.dims)
+                floats = encoded_values.floats_of_pieces(numbers.counts, parts.dims)
                 space = self._memory.take_bytes(encoded_values.encoded_bytes(floats, flag))
             self._counts["fetches"] += 1
             self._counts["fetched_rows"] += len(numbers.rows)
@@ -466,15 +468,14 @@ class RowServer:
 
     def _update(self, session: Session, header: Header, body: Bytes) -> Reply:
         own = session.greeting
-        with self._changed:
+        with self._lock:
             self._check(session)
-            dims = self._rows.dims
-            has_lookups = self._rows.needs_lookups
-        update = messages.read_gradients(body, dims, header.flags, has_lookups=has_lookups)
+            parts = self._rows.opened
+        update = messages.read_gradients(body, parts.dims, header.flags, has_lookups=parts.needs_lookups)
         digest = update_digest(own.session, header, body)
         if not are_finite(update.values, 0, len(update.values)):
             raise NonFiniteLoss("training diverged: a gradient is NaN or infinite", where=f"client {own.client}")
-        with self._changed:
+        with self._lock:
             self._check(session)  # other tables are opened by a newer attempt
             if own.lanes > 1:
                 self._wait(session, lambda: self._is_due(own, header), "the updates of a client's other lanes")
@@ -504,7 +505,7 @@ class RowServer:
 
     def _write_values(self, session: Session, header: Header, body: Bytes) -> Reply:
         own, digest = session.greeting, update_digest(session.greeting.session, header, body)
-        with self._changed:
+        with self._lock:
             self._check(session)
             numbers, values = messages.read_values(body, self._rows.dims, self._rows.slot_dims)
             if own.clients > 1:
@@ -636,7 +637,7 @@ class RowServer:
 
     def status(self) -> ServerStatus:
         """What is held, what was done, and the staleness of fetches."""
-        with self._changed:
+        with self._lock:
             clients = max((one.greeting.clients for one in self._sessions), default=1)
             counts = self._rows.counts
             return ServerStatus(

@@ -39,6 +39,7 @@ from trainer.wire.frames import Bytes, FrameHeader, WireProtocol
 from transforms.errors import DataError, HeadraceError, InputError
 from transforms.metrics.instruments import LabelledHistograms
 from transforms.tracing.requests import answered_request
+from transforms.tracing.spans import current_tracer
 
 _LOG = logging.getLogger(__name__)
 #: The kinds of requests in metrics.
@@ -174,9 +175,13 @@ class ServerService:
                 allowed=f"at most {MOST_DOCUMENT_BYTES:,} bytes",
             )
         name = _NAMES[header.kind]
-        with answered_request(frame.session, frame.sequence, name):
-            if not self._answer_in_turn(frames, session, frame, header):
-                return False
+        if current_tracer() is None:
+            is_answered = self._answer_in_turn(frames, session, frame, header)
+        else:
+            with answered_request(frame.session, frame.sequence, name):
+                is_answered = self._answer_in_turn(frames, session, frame, header)
+        if not is_answered:
+            return False
         self._times.observe(name, time.perf_counter() - began)
         return True
 
@@ -216,8 +221,7 @@ class ServerService:
         return Reply(Kind.DOCUMENT, [write_document(state.to_document())])
 
     def _reply(self, frames: FrameStream, reply: Reply, number: int) -> None:
-        parts = frames.write(reply.kind, reply.body, number=number, flags=reply.flags)
-        frames.send(parts, self._limits.patience_secs)
+        frames.send_frame(reply.kind, reply.body, self._limits.patience_secs, number=number, flags=reply.flags)
 
     def finish(self, secs: float) -> None:
         """Begin no more requests, and wait for those that run, at most so long."""

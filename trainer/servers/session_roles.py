@@ -26,6 +26,8 @@ class SessionRole(Enum):
     COPIES = "copies"
     WATCHES = "watches"
 
+    __hash__ = object.__hash__  # that of Enum is Python, and each request looks its role up
+
 
 Allowed: TypeAlias = Mapping[SessionRole, frozenset[Kind]]
 

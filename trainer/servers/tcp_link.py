@@ -218,7 +218,9 @@ class TcpLink:
 
     def _take_answer(self) -> None:
         """Take the next answer, to the oldest request that waits for one."""
-        one = next(filter(_waits, self._asked))
+        one = self._asked[0]
+        if one.answer is not None:
+            one = next(filter(_waits, self._asked))
         one.answer = self._receive(one.request)
         if one.span is not None:
             one.span.end()
@@ -234,18 +236,15 @@ class TcpLink:
         """Send a request; ``waits``: whether one that was sent before waits for its answer."""
         if current_tracer() is not None:
             one.span = asked_request(*self._open_frames().next_place, one.request.kind.name.lower())
-        self._transmit(one.request, waits=waits)
+        self._transmit(one.request, self._take_answer if waits else None)
         one.is_sent = True
 
-    def _transmit(self, request: Request, *, waits: bool = False) -> None:
-        frames = self._open_frames()
-        parts = frames.write(
-            request.kind, request.body, number=request.number, floor=request.floor, flags=request.flags
-        )
-        if waits:
-            self.sent_bytes += frames.send_while_receiving(parts, self._take_answer, self._options.patience_secs)
-        else:
-            self.sent_bytes += frames.send(parts, self._options.patience_secs)
+    def _transmit(self, request: Request, receive: Callable[[], None] | None = None) -> None:
+        frames = self._frames or self._open_frames()
+        self.sent_bytes += frames.send_frame(
+            request.kind, request.body, self._options.patience_secs, number=request.number, floor=request.floor,
+            flags=request.flags, receive=receive,
+        )  # fmt: skip
 
     def _open_frames(self) -> FrameStream:
         if self._frames is None:
@@ -256,7 +255,7 @@ class TcpLink:
 
     def _receive(self, request: Request) -> Answer:
         """The next answer, in the space of its request."""
-        frames = self._open_frames()
+        frames = self._frames or self._open_frames()
         space = request.space
         expected = 0 if space is None else sum([one.nbytes for one in space])
         frame, header = self._receive_header(MOST_ANSWER_BYTES if space is None else expected)
@@ -274,7 +273,7 @@ class TcpLink:
         return Answer(header)
 
     def _receive_header(self, most_bytes: int, patience_secs: float | None = None) -> tuple[FrameHeader, Header]:
-        frames = self._open_frames()
+        frames = self._frames or self._open_frames()
         self._wait_for_answer(frames, self._options.patience_secs if patience_secs is None else patience_secs)
         frame = frames.receive_header()
         if frame is None:
@@ -288,11 +287,13 @@ class TcpLink:
         look_secs = min(_LOOK_SECS, patience_secs)
         if frames.has_bytes(look_secs):
             return
-        until = self._options.clock() + patience_secs
-        while not frames.has_bytes(look_secs):
+        until = self._options.clock() + patience_secs - look_secs
+        while True:
             self._options.check()
             if self._options.clock() >= until:
                 raise TimeoutError("no answer")
+            if frames.has_bytes(look_secs):
+                return
 
     def _check_undamaged(self, header: Header, body: Bytes) -> None:
         """Raise the :class:`DamagedFrame` that the server has sent: it has used nothing of what has come."""

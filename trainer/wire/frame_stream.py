@@ -60,35 +60,46 @@ class FrameStream:
         """See :attr:`~trainer.wire.frames.FrameOrder.next_place`."""
         return self._order.next_place
 
-    def send(self, parts: Sequence[Bytes], patience_secs: float) -> int:
-        """Send a written frame within a time; returns its bytes. Raises OSError."""
-        size, left = self._send_at_once(parts)
+    def send(self, parts: Sequence[Bytes], patience_secs: float) -> None:
+        """Send a written frame within a time. Raises OSError."""
+        left = self._send_at_once(parts, sum(map(len, parts)))
         if left:
             send_parts(self.socket, left, time.monotonic() + patience_secs)
+
+    def send_frame(
+        self, kind: int, body: Sequence[Bytes], patience_secs: float, *, number: int = 0, floor: int = 0, flags: int = 0,
+        receive: Callable[[], None] | None = None,
+    ) -> int:  # fmt: skip
+        """Write and send the next frame within a time; returns its bytes.
+
+        ``receive``: of an end that may first want its own frames to be taken; see :func:`~trainer.wire.byte_streams.send_while_receiving`.
+        Raises OSError, and what ``receive`` raises.
+        """
+        parts = self._order.write(kind, body, number=number, floor=floor, flags=flags)
+        size = sum(map(len, parts))
+        left = self._send_at_once(parts, size)
+        if not left:
+            return size
+        if receive is None:
+            send_parts(self.socket, left, time.monotonic() + patience_secs)
+            return size
+        self.socket.settimeout(patience_secs)
+        try:
+            send_while_receiving(self.socket, left, receive)
+        finally:
+            if self._is_plain:
+                self.socket.settimeout(0.0)
         return size
 
-    def _send_at_once(self, parts: Sequence[Bytes]) -> tuple[int, Sequence[Bytes]]:
-        """Send what the system takes now, without TLS; returns the bytes of all parts, and what is left of them."""
-        size = sum(map(len, parts))
+    def _send_at_once(self, parts: Sequence[Bytes], size: int) -> Sequence[Bytes]:
+        """Send what the system takes now of parts of ``size`` bytes, without TLS; returns what is left of them."""
         if not self._is_plain:
-            return size, parts
+            return parts
         try:
             sent = self.socket.sendmsg(parts if len(parts) <= MOST_PARTS else parts[:MOST_PARTS])
         except BlockingIOError:
-            return size, parts
-        return size, () if sent == size else rest_of([memoryview(part) for part in parts], sent)
-
-    def send_while_receiving(self, parts: Sequence[Bytes], receive: Callable[[], None], patience_secs: float) -> int:
-        """Send a written frame to an end that may first want its own to be taken; see :func:`send_while_receiving`. Returns its bytes."""
-        size, left = self._send_at_once(parts)
-        if left:
-            self.socket.settimeout(patience_secs)
-            try:
-                send_while_receiving(self.socket, left, receive)
-            finally:
-                if self._is_plain:
-                    self.socket.settimeout(0.0)
-        return size
+            return parts
+        return () if sent == size else rest_of([memoryview(part) for part in parts], sent)
 
     def _make_ahead(self, size_bytes: int) -> None:
         """Make the memory of bytes that are read ahead, without any."""

@@ -24,6 +24,8 @@ _FIELDS = struct.Struct("<4sBBBxIQQQQqQ")
 _HEADER = struct.Struct(_FIELDS.format + "Q")
 _CHECKSUM = struct.Struct("<Q")
 HEADER_BYTES = _HEADER.size
+#: The checksum of a body without bytes.
+_OF_NOTHING = xxhash.xxh3_64_intdigest(b"")
 _NEXT_STEP = "check the network between the two processes, and run the same release of Headrace in both"
 
 
@@ -73,6 +75,8 @@ def checksum_of(parts: Sequence[Bytes]) -> int:
     """The checksum of a body in parts."""
     if len(parts) == 1:
         return xxhash.xxh3_64_intdigest(parts[0])
+    if not parts:
+        return _OF_NOTHING
     total = xxhash.xxh3_64()
     for part in parts:
         total.update(part)
@@ -133,7 +137,9 @@ class FrameOrder:
         self, kind: int, body: Iterable[Bytes] = (), *, number: int = 0, floor: int = 0, flags: int = 0
     ) -> list[Bytes]:
         """The next frame in parts: a header, and the parts of the body that are not empty."""
-        parts = [part for part in body if len(part)]
+        parts = list(body)
+        if not all(parts):
+            parts = [part for part in parts if len(part)]
         header = _written(self._protocol, kind, flags, self._session or 0, self._sent, sum(map(len, parts)), number, floor,
                           checksum_of(parts))  # fmt: skip
         self._sent += 1

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -238,30 +238,34 @@ class UndoLog:
             found[one.first : one.first + len(one.arrays)] = one.arrays
         return found
 
-    @contextmanager
-    def transaction(self) -> Iterator[Array]:
+    def transaction(self) -> AbstractContextManager[Array]:
         """All changes inside happen, or none of them; gives the :attr:`words`. A transaction inside another is a part of it.
 
         Raises :class:`ConfigError` for tables whose load has failed.
         """
-        if self.is_open:
-            yield self.words
-            return
-        if self.is_empty:
+        return _Transaction(self)
+
+    def begin(self) -> bool:
+        """Begin a transaction; False inside another one. Raises as :meth:`transaction`."""
+        state = self._shared.header.item(_STATE)
+        if state == _OPEN:
+            return False
+        if state == _EMPTY:
             raise ConfigError("tables must be loaded before they change", next_step="load a state again")
         self._shared.before[:] = self.words
         self._shared.header[_USED] = 0
         self._shared.header[_STATE] = _OPEN
-        try:
-            yield self.words
-        except BaseException:
-            if self.has_begun and not self._shared.keeps_rows:
-                self.words[:] = self._shared.before
-                self._shared.header[_STATE] = _EMPTY
-            else:
-                self.undo()
-            raise
-        self._shared.header[_STATE] = _CLOSED
+        return True
+
+    def end(self, *, has_failed: bool) -> None:
+        """End the transaction: with what it has changed, or, if it has failed, without it."""
+        if not has_failed:
+            self._shared.header[_STATE] = _CLOSED
+        elif self.has_begun and not self._shared.keeps_rows:
+            self.words[:] = self._shared.before
+            self._shared.header[_STATE] = _EMPTY
+        else:
+            self.undo()
 
     @contextmanager
     def filling(self) -> Iterator[None]:
@@ -295,12 +299,12 @@ class UndoLog:
             kernels.keep_rows(bags, table_of, tables, values, self.log, self._shared.floats, at, self._own.first)
         )
 
-    def space_for(self, numbers: int) -> kernels.KeptRows:
+    def space_for(self, numbers: Callable[[], int]) -> kernels.KeptRows:
         """The log with space for so many more numbers, for a compiled call that keeps rows itself and changes them."""
         if not self._shared.keeps_rows:
             self._begin_changes()
             return kernels.KEPT_NOWHERE
-        self.reserve(numbers)
+        self.reserve(numbers())
         return kernels.KeptRows(self.log, self._shared.floats, self._shared.header, self._own.first)
 
     def _begin_changes(self) -> None:
@@ -342,6 +346,23 @@ class UndoLog:
         self.words[:] = self._shared.before
         self._shared.header[_STATE] = _CLOSED
         self._settle()
+
+
+class _Transaction(AbstractContextManager[Array]):
+    """The block of a transaction. A generator would take as long as the update of a few rows."""
+
+    __slots__ = ("_is_outer", "_log")
+
+    def __init__(self, log: UndoLog) -> None:
+        self._log, self._is_outer = log, False
+
+    def __enter__(self) -> Array:
+        self._is_outer = self._log.begin()
+        return self._log.words
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._is_outer:
+            self._log.end(has_failed=kind is not None)
 
 
 def _array(memory: TableMemory, name: str, size: int, dtype: type, *, is_fresh: bool) -> Array:

@@ -51,6 +51,7 @@ class BagTables(ABC, Generic[Kept]):
         counted: Sequence[TableSpec] | None = None,
     ) -> None:  # fmt: skip
         self.features, self.tables, self.team = tuple(features), tuple(tables), team
+        self._width = sum(one.width for one in self.features)
         self._counted = self.tables if counted is None else tuple(counted)
         self._batches: deque[tuple[IdBatch, Kept]] = deque(maxlen=held)
         self.restart()
@@ -77,7 +78,7 @@ class BagTables(ABC, Generic[Kept]):
     @property
     def width(self) -> int:
         """Columns of the activations: the sum of the features' widths."""
-        return sum(one.width for one in self.features)
+        return self._width
 
     @property
     def columns(self) -> dict[str, slice]:

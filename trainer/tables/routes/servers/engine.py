@@ -203,8 +203,11 @@ class PsEngine(BagTables[ServedBatch]):
         fetches = self._of_each(ask, in_turn=in_turn)
 
         def wait() -> None:
-            if not all(one.is_ended(fetch) for one, fetch in zip(self._servers, fetches, strict=True)):
-                self._of_each(lambda server: self._servers[server].end_fetch(fetches[server]), in_turn=in_turn)
+            if in_turn or all(one.is_ended(fetch) for one, fetch in zip(self._servers, fetches, strict=True)):
+                for remote, fetch in zip(self._servers, fetches, strict=True):
+                    remote.end_fetch(fetch)
+            else:
+                self._of_each(lambda server: self._servers[server].end_fetch(fetches[server]))
 
         def end() -> Array:
             if self._overlaps:

@@ -410,6 +410,8 @@ def _read_part(reader: _Reader, dim: int, slots: int) -> ChangedRows:
 
 
 def _row_type(flags: int) -> type:
+    if not flags:
+        return np.int32
     if not _are_known(flags, _FLAGS):
         raise _unknown_flags(flags, _FLAGS)
     return np.int64 if flags & LONG_ROWS else np.int32
@@ -457,7 +459,8 @@ class _Reader:
             raise DataError("the body of a frame must have the length that its numbers state",
                             value=f"{self._size - at:,} bytes are left", allowed=f"{size:,} bytes")  # fmt: skip
         found: Array = np.frombuffer(self._body, dtype, count, at)
-        self._at = min(at + size + -size % _ALIGNED, self._size)
+        at += size + -size % _ALIGNED
+        self._at = at if at < self._size else self._size
         return found
 
     def end(self) -> None:

@@ -205,7 +205,7 @@ class DenseStore:
             if not log.is_open:
                 with log.transaction():
                     return self._update_message(rows, counts, most_rows, most_floats, gradients, rates)
-            kept = log.space_for(int(counts @ self._log_numbers) + 3 * HEAD * len(counts))
+            kept = log.space_for(lambda: int(counts @ self._log_numbers) + 3 * HEAD * len(counts))
         return self._updates.apply_message(rows, counts, most_rows, most_floats, gradients, rates, self._values, kept)
 
     def read_values(self, rows: Array, counts: Array) -> RowValues:
