@@ -97,9 +97,9 @@ def count_time(engine: CpuEngine, spent: Spent) -> None:
         found: Any = begin(most_bytes=most_bytes)
         put_aside, lock = found.put_aside, _TimedLock(found.changing(), spent)
 
-        def timed(bags: Any) -> None:
+        def timed(bags: Any, table_of: Any) -> None:
             at = time.perf_counter()
-            put_aside(bags)
+            put_aside(bags, table_of)
             spent.secs += time.perf_counter() - at
             spent.aside_bytes = max(spent.aside_bytes, found.aside_bytes)
 

@@ -183,3 +183,13 @@ def test_reading_beside_training(seed):
         stop.clear()
         same(found, before)
     assert batches, "training went on beside at least one of them"
+
+
+def test_a_range_is_not_captured_after_its_kept_rows_are_gone():
+    engine = engine_of()
+    train(engine, [[[0, 3], [5]], [[1], []], [[], [2]]])
+    snapshot = engine.begin_snapshot(most_bytes=1 << 20)
+    train(engine, [[[3], []], [[], []], [[], []]], seed=1)
+    engine.end_snapshot()
+    with pytest.raises(ServerLost, match="before it ends"):
+        snapshot.capture(0, 0, ROWS)

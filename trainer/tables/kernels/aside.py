@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from trainer.tables.kernels.gradients import CHANGED
 from trainer.tables.kernels.layout import Bags, TableLayout, TableValues
 from transforms.arrays import Array
@@ -58,3 +60,31 @@ def put_aside(
                 used += slot_dim
             count += 1
     return count, used
+
+
+@compiled
+def find_aside(rows: Array, count: int, is_aside: Array, first: int, stop: int) -> Array:
+    """The positions, int64 and ascending, of the rows from ``first`` to ``stop`` among the first ``count`` that were put aside.
+
+    ``is_aside`` marks all of them, and may mark rows that were not put aside.
+    """
+    marked = 0
+    for row in range(first, stop):
+        marked += is_aside[row] != 0
+    found, size = np.empty(marked, np.int64), 0
+    if marked:
+        for k in range(count):
+            if first <= rows[k] < stop:
+                found[size] = k
+                size += 1
+    return found[:size]
+
+
+@compiled
+def read_aside(starts: Array, at: Array, kept: Array, weights: Array, slots: Array) -> None:
+    """Write the weights and slots that :func:`put_aside` has kept from ``starts`` on as the rows ``at`` of two matrices."""
+    dim, slot_dim = weights.shape[1], slots.shape[1]
+    for k in range(len(starts)):
+        start, row = starts[k], at[k]
+        weights[row] = kept[start : start + dim]
+        slots[row] = kept[start + dim : start + dim + slot_dim]

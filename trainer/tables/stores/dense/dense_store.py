@@ -356,14 +356,14 @@ class DenseStore:
         base = int(self.layout.row_base[t])
         rows = first + np.flatnonzero(self._values.row_state[base + first : base + stop] == gradient_kernels.CHANGED)
         weights, slots = self._views(t)
-        return ChangedRows(rows, weights[rows], slots[rows])
+        return ChangedRows(rows, weights.take(rows, axis=0), slots.take(rows, axis=0))
 
     def changed_among(self, t: int, rows: Array) -> ChangedRows:
         """A copy of those of ``rows``, int64 and ascending, of the table at this position that are changed."""
         states = self._values.row_state[int(self.layout.row_base[t]) + rows]
         found = rows[states == gradient_kernels.CHANGED]
         weights, slots = self._views(t)
-        return ChangedRows(found, weights[found], slots[found])
+        return ChangedRows(found, weights.take(found, axis=0), slots.take(found, axis=0))
 
     def _views(self, t: int) -> tuple[Array, Array]:
         of, values = self.layout, self._values

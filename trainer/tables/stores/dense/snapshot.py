@@ -15,7 +15,7 @@ import numpy as np
 from trainer.errors import BadBatch, DamagedMemory, MemoryFull, ServerLost
 from trainer.tables.engine import NO_SNAPSHOT_SECTIONS, ChangedRows, SnapshotSections
 from trainer.tables.hashed_history import KeptHistory
-from trainer.tables.kernels.aside import count_aside, put_aside
+from trainer.tables.kernels.aside import count_aside, find_aside, put_aside, read_aside
 from trainer.tables.kernels.gradients import CHANGED
 from trainer.tables.kernels.layout import Bags, TableLayout, TableValues
 from trainer.tables.kernels.memory import TableMemory
@@ -332,15 +332,14 @@ class EngineSnapshot:
         with aside:
             if len(rows):  # the snapshot ends with its last row: what is left then is nothing
                 self._check_open()
-            weights = self._part(self._values.weights, int(of.weight_base[t]), dim, 0, size)[rows]
-            slots = self._part(self._values.slots, int(of.slot_base[t]), slot_dim, 0, size)[rows]
+            weights = self._part(self._values.weights, int(of.weight_base[t]), dim, 0, size).take(rows, axis=0)
+            slots = self._part(self._values.slots, int(of.slot_base[t]), slot_dim, 0, size).take(rows, axis=0)
             kept = np.flatnonzero(aside.is_aside[base + rows])
             if len(kept):
                 held = aside.rows[: aside.count]
                 order = np.argsort(held)
                 starts = aside.places[order[np.searchsorted(held, base + rows[kept], sorter=order)]]
-                weights[kept] = aside.values[starts[:, None] + np.arange(dim)]
-                slots[kept] = aside.values[starts[:, None] + dim + np.arange(slot_dim)]
+                self._read_aside(starts, kept, weights, slots)
         return weights, slots
 
     def leave_some(self, t: int, rows: Array) -> None:
@@ -367,19 +366,24 @@ class EngineSnapshot:
         slot_dim = int(of.slot_dims[t])
         dim, base = int(of.dims[t]), int(of.row_base[t])
         changed = self._states(t)[first:stop] == CHANGED
-        put_aside = np.flatnonzero(
-            (aside.rows[: aside.count] >= base + first) & (aside.rows[: aside.count] < base + stop)
-        )
+        put_aside = find_aside(aside.rows, aside.count, aside.is_aside, base + first, base + stop)
         places = aside.rows[put_aside] - base - first
         changed[places] = aside.was_changed[put_aside] != 0
         rows = np.flatnonzero(changed)
-        weights = self._part(self._values.weights, int(of.weight_base[t]), dim, first, stop)[rows]
-        slots = self._part(self._values.slots, int(of.slot_base[t]), slot_dim, first, stop)[rows]
+        weights = self._part(self._values.weights, int(of.weight_base[t]), dim, first, stop).take(rows, axis=0)
+        slots = self._part(self._values.slots, int(of.slot_base[t]), slot_dim, first, stop).take(rows, axis=0)
         kept = aside.was_changed[put_aside] != 0
-        at, starts = np.searchsorted(rows, places[kept]), aside.places[put_aside[kept]]
-        weights[at] = aside.values[starts[:, None] + np.arange(dim)]
-        slots[at] = aside.values[starts[:, None] + dim + np.arange(slot_dim)]
+        self._read_aside(aside.places[put_aside[kept]], np.searchsorted(rows, places[kept]), weights, slots)
         return ChangedRows(rows + first, weights, slots)
+
+    def _read_aside(self, starts: Array, at: Array, weights: Array, slots: Array) -> None:
+        """Write kept values as the rows ``at``. Raises :class:`ServerLost` for a snapshot that another thread has closed."""
+        if not len(starts):
+            return
+        last = len(self._aside.values) - weights.shape[1] - slots.shape[1]
+        if not 0 <= int(starts.min()) <= int(starts.max()) <= last:
+            raise ServerLost("a snapshot must be read before it ends")
+        read_aside(starts, at, self._aside.values, weights, slots)
 
     def _states(self, t: int) -> Array:
         base = int(self._layout.row_base[t])
