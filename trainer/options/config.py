@@ -123,7 +123,7 @@ class TrainConfig:
         calibration: "none", or "platt" or "isotonic": predictions of binary labels are corrected by a map that is fitted to the held-out events,
             which a run of one pass then has, too. Training does not use it.
         stop_passes_early: end the passes when one does not lower the loss of the held-out events; None: if ``passes`` was chosen.
-        threads: TensorFlow's compute threads, which affect the bits of the weights.
+        threads: of the dense part, which affect the bits of the weights.
         count_events: count how often every event was trained (1 byte per event).
         hashed: by the name of an input or its table, the options of a table of an unbounded vocabulary
             (:mod:`trainer.options.hashed`).

@@ -194,6 +194,7 @@ def test_mutated_streams_beside_an_engine_change_none_of_its_bits(caplog):
         ]  # the servers refuse other numbers of clients
         for one in good_streams():
             throw(worker, framed([hellos[0], *one]))
+        assert train(engine, [1000]) == train(alone, [1000])  # compiles what was not
         before = resident_bytes()
         for seed in range(scaled(1000)):
             random = Random(seed)
