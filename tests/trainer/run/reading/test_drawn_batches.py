@@ -22,7 +22,8 @@ from trainer.run.reading.columns import read_columns, take_events, with_labels
 from trainer.run.reading.packed_units import UnitDecoder
 from trainer.run.reading.shuffling import ShuffleWindow, ascending
 from trainer.run.reading.unit_requests import UnitRequest
-from transforms.types import Dense, DType, Ragged, arrow_type
+from transforms.columns.arrow_types import arrow_type
+from transforms.types import Dense, DType, Ragged
 
 SKEWED_LAYOUT = lay_out([TypedInput("ids", Ragged(DType.INT64, 1 << 20)), TypedInput("one", Dense(DType.INT64, 300))], config("run"))  # fmt: skip
 
