@@ -16,7 +16,14 @@ from trainer.job.host.exchange_service import ExchangeService
 from trainer.job.host.host_exchange import HostExchange
 from trainer.job.host.mailbox import Mailbox
 from trainer.job.host.sharded_weights import empty_batch
+from trainer.run.weights import run_state
 from trainer.wire.flight.addresses import Address
+
+#: Every way with the dense part as it is; then with that in TensorFlow, which segments always have.
+ALL_WAYS = [
+    *((name, way, False) for name, way in WAYS.items()),
+    *((f"{name} in TensorFlow", way, True) for name, way in WAYS.items()),
+]
 
 
 def digest_of(arrays) -> str:
@@ -37,7 +44,9 @@ def main(rank: int, hosts: int) -> None:
         prepared, batches = batches_of(options)
         none = empty_batch(prepared.layout, ROWS, prepared.head)
         padded = [*batches, *[none] * (-len(batches) % hosts)]
-        for attempt, (name, (make, train)) in enumerate(WAYS.items(), start=1):
+        for attempt, (name, (make, train), in_tensorflow) in enumerate(ALL_WAYS, start=1):
+            if in_tensorflow:
+                run_state.is_compiled = lambda layout, config: False
             each = [
                 HostExchange(mailbox, attempt, rank, addresses, channel=channel, check=lambda: None)
                 for channel in names_of(None)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.support.processes import PATIENCE_SECS
+from tests.trainer.job.host.host_process import ALL_WAYS
 from tests.trainer.job.host.training_ways import (
     ROWS,
     WAYS,
@@ -236,13 +237,18 @@ def test_host_processes_train_the_same_bits_in_every_way():
         addresses = json.dumps([one.stdout.readline().strip() for one in running])
         say(running, addresses)
         found = {}
-        for name in WAYS:
+        for name, _, _ in ALL_WAYS:
             lines = [json.loads(one.stdout.readline()) for one in running]
             assert [line[0] for line in lines] == [name] * hosts
             found[name] = [line[1] for line in lines]
             assert len({line[2] for line in lines}) == 1, "dense weights are equal on all hosts"
             say(running, "done")
-        assert found["one bucket"] == found["overlapped"] == found["segments"] == found["gathered"]
+        assert found["one bucket"] == found["overlapped"] == found["gathered"]
+        expected = found["one bucket in TensorFlow"]
+        assert {name: bits for name, bits in found.items() if name.endswith("TensorFlow")} == {
+            f"{name} in TensorFlow": expected for name in WAYS
+        }
+        assert found["segments"] == expected
         assert [one.wait(PATIENCE_SECS) for one in running] == [0] * hosts
     finally:
         for one in running:
