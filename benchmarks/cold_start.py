@@ -23,9 +23,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from benchmarks.support.harness import machine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -159,18 +156,14 @@ def measure(trees: Sequence[Tree], log: Path, rounds: int) -> list[dict[str, lis
 
 def main() -> int:
     """Measure all starts and print them."""
-    from benchmarks.support.search_log import generate
+    from benchmarks.support.search_log import generate_labelled
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--against", type=Path, help="the folder of another checkout")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        log = Path(name) / "log" / "date=2026-01-01" / "log.parquet"
-        log.parent.mkdir(parents=True)
-        generate(log, 1_000)
-        rows = pq.read_table(log)
-        pq.write_table(rows.append_column("clicked", pa.array([0.0] * len(rows), pa.float32())), log)
+        log = generate_labelled(Path(name), 1_000)
         trees = [
             Tree(root, Path(name) / str(number))
             for number, root in enumerate([ROOT, options.against][: 1 + bool(options.against)])

@@ -151,6 +151,6 @@ def laid_out(case: DenseCase, **options: Any) -> tuple[InputLayout, TrainConfig]
 
 
 def _model(case: DenseCase) -> DenseModel:
-    from trainer.run.weights.run_state import build_dense
+    from trainer.run.weights.run_state import build_in_tensorflow
 
-    return build_dense(*laid_out(case))
+    return build_in_tensorflow(*laid_out(case))

@@ -27,6 +27,16 @@ def generate(path: Path, rows: int, seed: int = 20) -> None:
     writer.close()
 
 
+def generate_labelled(folder: Path, rows: int) -> Path:
+    """Write a log of one partition with a column ``clicked`` of zeros, for benchmarks that need a label and train nothing; its file."""
+    log = folder / "log" / "date=2026-01-01" / "log.parquet"
+    log.parent.mkdir(parents=True)
+    generate(log, rows)
+    table = pq.read_table(log)
+    pq.write_table(table.append_column("clicked", pa.array([0.0] * len(table), pa.float32())), log)
+    return log
+
+
 def _generated(rows: int, words: np.ndarray, source: np.random.Generator) -> pa.Table:
     query = _token_lists(rows, 1, 6, words, source)
     title = pc.binary_join(_mixed(query, _token_lists(rows, 3, 10, words, source)), " ")

@@ -23,7 +23,7 @@ from trainer.model.inputs import InputLayout
 from trainer.options.config import TrainConfig
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.dense_step import LookedUp
-from trainer.run.weights.run_state import build_dense
+from trainer.run.weights.run_state import build_in_tensorflow
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -96,7 +96,7 @@ class _Side:
     slot_bytes = 0
 
     def __init__(self, layout: InputLayout, config: TrainConfig, channels: Channels) -> None:
-        self.model = build_dense(layout, config)
+        self.model = build_in_tensorflow(layout, config)
         rows, source = config.batch_rows, np.random.default_rng(channels.steps.rank)
         self._batch: Batch = replace(
             empty_batch(layout, rows),

@@ -31,6 +31,7 @@ from trainer.model.losses import event_losses
 from trainer.model.mlp import random_of, trainable_of
 from trainer.model.network import Network
 from trainer.model.optimizer_slots import step_rate
+from trainer.model.rate_clock import FollowedRate
 from trainer.model.segmented_optimizer import SegmentedOptimizer, assign, borrowed
 from trainer.model.segments import Segment, offsets_of
 from trainer.model.sequences.network import SequenceNetwork
@@ -88,7 +89,9 @@ class DenseModel:
         #: The norms of the gradients of the dense weights; of a host that updates a segment of them, none.
         self.gradient_norms: GradientNorms = NO_NORMS
         self._optimizer: DenseOptimizer | SegmentedOptimizer = DenseOptimizer(config, self._weights)
-        self._share = 1.0  # of the learning rate
+        self._followed = FollowedRate(
+            layout.clock, config.learning_rate_schedule, config.dense_optimizer, self._set_share
+        )
         shapes = self._shapes()
         self._step = Traced(self._train_step, shapes)
         self._differentiate = Traced(self._gradients, shapes)
@@ -195,7 +198,7 @@ class DenseModel:
         """
         labels = self._head.targets(labels)
         before = self.predict(activations, linear, dense) if self._random or self._moving else None
-        self._follow_schedule()
+        self._followed.begin_update()
         logits, by_activations, by_linear, units_on, squares = self._step(activations, linear, dense, labels, weights)
         self.count_units(units_on.numpy())
         self.gradient_norms = self.gradient_norms.with_step(float(squares))
@@ -251,14 +254,8 @@ class DenseModel:
         """Set the learning rate of the dense weights."""
         self._optimizer.rate.assign(step_rate(self._config.dense_optimizer, rate, self._config.batch_rows))
 
-    def _follow_schedule(self) -> None:
-        """Set the learning rate of the next update."""
-        if self._config.learning_rate_schedule is not None and self._config.dense_optimizer != "newton":
-            share = self._clock.dense_share
-            if share != self._share:
-                self.set_learning_rate(self._config.dense_learning_rate * share)
-                self._share = share
-            self._clock.count_dense()
+    def _set_share(self, share: float) -> None:
+        self.set_learning_rate(self._config.dense_learning_rate * share)
 
     @property
     def sizes(self) -> list[int]:
@@ -271,7 +268,7 @@ class DenseModel:
         parts = np.split(gradients, np.cumsum(sizes)[:-1]) if sizes else []
         self._count_units_of(parts)
         self.gradient_norms = self.gradient_norms.with_step(float(np.dot(gradients, gradients)))
-        self._follow_schedule()
+        self._followed.begin_update()
         self._update(
             [tf.constant(part.reshape(variable.shape)) for part, variable in zip(parts, self._trainable, strict=True)]
         )
@@ -295,7 +292,7 @@ class DenseModel:
 
     def begin_update(self) -> None:
         """Begin an update whose segments are updated apart: its learning rate is that of the schedule."""
-        self._follow_schedule()
+        self._followed.begin_update()
 
     def finish_update(self, weights: Array, units_on: Array) -> None:
         """Take the weights of all segments after an update, and count it.
@@ -419,7 +416,7 @@ class DenseModel:
             variable.assign(state[name])
         self._optimizer.load([state[name] for name in _numbered(self._optimizer.kinds())])
         self.set_learning_rate(self._config.dense_learning_rate)  # the run may go on with another one
-        self._share = 1.0
+        self._followed.is_whole()
 
 
 def _numbered(values: Sequence[_Value]) -> dict[str, _Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trainer.options.rate_schedule import RateSchedule
@@ -44,6 +45,32 @@ class RateClock:
 
     def _share(self, step: int | None) -> float:
         return 1.0 if self._schedule is None or step is None else self._schedule.share(step)
+
+
+class FollowedRate:
+    """Has a dense optimizer follow the schedule; "newton", whose steps shrink by themselves, follows none.
+
+    ``set_share``: sets the learning rate to this share of the whole one; it is called for a change alone.
+    """
+
+    def __init__(self, clock: RateClock, schedule: RateSchedule | None, optimizer: str, set_share: Callable[[float], None]) -> None:  # fmt: skip
+        self._clock, self._set_share = clock, set_share
+        self._follows = schedule is not None and optimizer != "newton"
+        self._share = 1.0
+
+    def begin_update(self) -> None:
+        """Set the rate of the next update, and count it."""
+        if not self._follows:
+            return
+        share = self._clock.dense_share
+        if share != self._share:
+            self._set_share(share)
+            self._share = share
+        self._clock.count_dense()
+
+    def is_whole(self) -> None:
+        """The rate was set to the whole one."""
+        self._share = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from pipelines.cells.typed_cells import null_spellings, typed_cells
 from pipelines.log_schemas.columns import LogColumn
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.blocks import LineBlock
-from pipelines.parsing.compiled.found_values import FoundValues, finished_numbers, is_utf8, number_want
-from pipelines.parsing.typed_rows import ParsedBlock, implausible
+from pipelines.parsing.compiled.found_values import FoundValues, finished_numbers, is_utf8, number_want, typed_block
+from pipelines.parsing.typed_rows import ParsedBlock
 from transforms.types import DType
 
 
@@ -50,16 +50,7 @@ def flat_rows(block: LineBlock, schema: LogSchema) -> ParsedBlock | None:
     )
     if tokens.find_values(values.data, keys, ends, wants, *values.arrays) != block.lines:
         raise NotFlatError
-    notes: Counter[str] = Counter()
-    arrays = []
-    for at, column in enumerate(columns):
-        seen: Counter[str] = Counter()
-        array = _typed(values, at, column, schema, seen)
-        if array is None or implausible(array, column, schema):
-            return None
-        notes.update({f"{column.name}: {what}": count for what, count in seen.items()})
-        arrays.append(array)
-    return ParsedBlock(pa.Table.from_arrays(arrays, schema=schema.read_schema), (), dict(notes))
+    return typed_block(values, schema, _typed)
 
 
 def _typed(values: FoundValues, at: int, column: LogColumn, schema: LogSchema, notes: Counter[str]) -> pa.Array | None:

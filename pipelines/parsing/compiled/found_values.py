@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,8 @@ import pyarrow as pa
 from pipelines.cells.numbers import finite
 from pipelines.cells.times import epoch_times
 from pipelines.log_schemas.columns import LogColumn
+from pipelines.log_schemas.schema import LogSchema
+from pipelines.parsing.typed_rows import ParsedBlock, implausible
 from transforms.arrays import Array
 from transforms.types import DType
 
@@ -56,6 +59,24 @@ class FoundValues:
         used = tokens.copy_texts(self.data, self.starts[at], lengths, kinds, offsets, out)
         valid = pa.py_buffer(np.packbits(~is_missing, bitorder="little")) if is_missing.any() else None
         return pa.StringArray.from_buffers(len(kinds), pa.py_buffer(offsets), pa.py_buffer(out[:used]), valid)
+
+
+def typed_block(
+    values: FoundValues,
+    schema: LogSchema,
+    typed: Callable[[FoundValues, int, LogColumn, LogSchema, Counter[str]], pa.Array | None],
+) -> ParsedBlock | None:
+    """The rows of a block; None if a row is bad. ``typed``: a column with the table's type, by its place, or None."""
+    notes: Counter[str] = Counter()
+    arrays = []
+    for at, column in enumerate(schema.columns):
+        seen: Counter[str] = Counter()
+        array = typed(values, at, column, schema, seen)
+        if array is None or implausible(array, column, schema):
+            return None
+        notes.update({f"{column.name}: {what}": count for what, count in seen.items()})
+        arrays.append(array)
+    return ParsedBlock(pa.Table.from_arrays(arrays, schema=schema.read_schema), (), dict(notes))
 
 
 def is_utf8(data: bytes) -> bool:

@@ -15,9 +15,9 @@ from pipelines.cells.typed_cells import null_spellings, typed_cells
 from pipelines.log_schemas.columns import LogColumn
 from pipelines.log_schemas.schema import LogSchema
 from pipelines.parsing.blocks import LineBlock
-from pipelines.parsing.compiled.found_values import FoundValues, finished_numbers, is_utf8, number_want
+from pipelines.parsing.compiled.found_values import FoundValues, finished_numbers, is_utf8, number_want, typed_block
 from pipelines.parsing.delimited_lines import Layout
-from pipelines.parsing.typed_rows import ParsedBlock, implausible
+from pipelines.parsing.typed_rows import ParsedBlock
 from transforms.types import DType
 
 #: The beginning of a spelling of a missing value that may be a number.
@@ -48,16 +48,7 @@ def unquoted_rows(block: LineBlock, schema: LogSchema, layout: Layout) -> Parsed
         != block.lines
     ):
         raise NotPlainError
-    notes: Counter[str] = Counter()
-    arrays = []
-    for at, column in enumerate(columns):
-        seen: Counter[str] = Counter()
-        array = _typed(values, at, column, schema, seen)
-        if array is None or implausible(array, column, schema):
-            return None
-        notes.update({f"{column.name}: {what}": count for what, count in seen.items()})
-        arrays.append(array)
-    return ParsedBlock(pa.Table.from_arrays(arrays, schema=schema.read_schema), (), dict(notes))
+    return typed_block(values, schema, _typed)
 
 
 def _is_number(column: LogColumn) -> bool:

@@ -35,6 +35,7 @@ from trainer.model.idle_units import IdleUnits, UnitCounter
 from trainer.model.inputs import InputLayout
 from trainer.model.layer_seeds import embedding_drop_seed
 from trainer.model.optimizer_slots import first_slots, step_rate
+from trainer.model.rate_clock import FollowedRate
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
 from trainer.tables.kernels.threads import Team
@@ -98,7 +99,7 @@ class CompiledDense:
 
     def __init__(self, layout: InputLayout, config: TrainConfig, head: AnyHead = BINARY, *, rows: int = 0) -> None:
         self._layout, self._config, self._head = layout, config, head
-        self._rows, self._clock = rows or config.batch_rows, layout.clock
+        self._rows = rows or config.batch_rows
         self._scaling = Scaling(layout, config.dense_scaling)
         network = network_of(layout, config, head)
         self._program = program = network.program
@@ -141,7 +142,9 @@ class CompiledDense:
         self._has_slopes = program.has_gradient if logits >= 0 else np.append(program.has_gradient, True)
         self._is_cleared = program.is_cleared if logits >= 0 else np.append(program.is_cleared, False)
         self._memory: dict[int, _Memory] = {}
-        self._share = 1.0  # of the learning rate
+        self._followed = FollowedRate(
+            layout.clock, config.learning_rate_schedule, config.dense_optimizer, self._set_share
+        )
         #: See :attr:`DenseModel.learning_rate`.
         self.learning_rate = 0.0
         self.set_learning_rate(config.dense_learning_rate)
@@ -321,20 +324,14 @@ class CompiledDense:
             found = np.float32(step_rate(self._config.dense_optimizer, rate, self._config.batch_rows))
         self.learning_rate = float(found)
 
-    def _follow_schedule(self) -> None:
-        """Set the learning rate of the next update."""
-        if self._config.learning_rate_schedule is not None and self._config.dense_optimizer != "newton":
-            share = self._clock.dense_share
-            if share != self._share:
-                self.set_learning_rate(self._config.dense_learning_rate * share)
-                self._share = share
-            self._clock.count_dense()
+    def _set_share(self, share: float) -> None:
+        self.set_learning_rate(self._config.dense_learning_rate * share)
 
     def apply(self, gradients: Array) -> None:
         """See :meth:`DenseModel.apply`."""
         self.count_units_of(gradients)
         self.gradient_norms = self.gradient_norms.with_step(float(np.dot(gradients, gradients)))
-        self._follow_schedule()
+        self._followed.begin_update()
         update(self._config.dense_optimizer, self.learning_rate, self._updates, self._weights, gradients, self._slots,
                self._program.offsets, [len(shape) > 1 for shape in self._shapes])  # fmt: skip
         self._updates += 1
@@ -376,4 +373,4 @@ class CompiledDense:
             for k, own in enumerate(self._named(slot)):
                 own[...] = state[f"optimizer/{2 + k * count + s:03d}"]
         self.set_learning_rate(self._config.dense_learning_rate)  # the run may go on with another one
-        self._share = 1.0
+        self._followed.is_whole()
