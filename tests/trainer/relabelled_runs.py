@@ -23,7 +23,7 @@ from trainer.job.host.snapshots import take_snapshot
 from trainer.job.host.unit_gate import UnitGate
 from trainer.job.launch.checkpoint_publisher import facts_of
 from trainer.job.launch.training_job import PlanOptions, make_job
-from trainer.model.gradient_norms import NO_NORMS
+from trainer.model.optimizers.gradient_norms import NO_NORMS
 from trainer.run import loop
 from trainer.run.preparation.job_plan import JobPlan
 from trainer.run.preparation.preparation import prepare_run

@@ -15,12 +15,10 @@ import tensorflow as tf
 
 from trainer.errors import ConfigError
 from trainer.model.dcn import Dcn
-from trainer.model.dense_optimizer import DenseOptimizer
 from trainer.model.dense_scaling import Scaling
 from trainer.model.dense_state import check_kinds
 from trainer.model.dlrm import Dlrm
 from trainer.model.fm import FactorizationMachine
-from trainer.model.gradient_norms import NO_NORMS, GradientNorms
 from trainer.model.gradient_stages import HandOn, hand_on_in_stages
 from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits, UnitCounter
@@ -30,10 +28,12 @@ from trainer.model.layer_seeds import embedding_drop_seed
 from trainer.model.losses import event_losses
 from trainer.model.mlp import random_of, trainable_of
 from trainer.model.network import Network
-from trainer.model.optimizer_slots import step_rate
-from trainer.model.rate_clock import FollowedRate
-from trainer.model.segmented_optimizer import SegmentedOptimizer, assign, borrowed
-from trainer.model.segments import Segment, offsets_of
+from trainer.model.optimizers.dense_optimizer import DenseOptimizer
+from trainer.model.optimizers.gradient_norms import NO_NORMS, GradientNorms
+from trainer.model.optimizers.optimizer_slots import step_rate
+from trainer.model.optimizers.rate_clock import FollowedRate
+from trainer.model.optimizers.segmented_optimizer import SegmentedOptimizer, assign, borrowed
+from trainer.model.optimizers.segments import Segment, offsets_of
 from trainer.model.sequences.network import SequenceNetwork
 from trainer.model.task_heads import AnyHead, initial_logits
 from trainer.model.tower_training import TrainedTower
@@ -276,7 +276,7 @@ class DenseModel:
     def update_in_segments(self, segments: Sequence[Segment]) -> SegmentedOptimizer:
         """Update these floats of the vector of all weights alone from now on, and give the slots of the others up; before the first step.
 
-        The vector is that of :mod:`trainer.model.segments`. A step is then :meth:`begin_update`, the updates of the segments, and :meth:`finish_update` with the weights of all hosts.
+        The vector is that of :mod:`trainer.model.optimizers.segments`. A step is then :meth:`begin_update`, the updates of the segments, and :meth:`finish_update` with the weights of all hosts.
         """
         assert isinstance(self._optimizer, DenseOptimizer), "segments are chosen once"
         position = {id(one): k for k, one in enumerate(self._weights)}

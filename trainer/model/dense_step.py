@@ -14,9 +14,9 @@ import keras
 import tensorflow as tf
 
 from trainer.model.dense_model import DenseModel
-from trainer.model.dense_updates import updated
 from trainer.model.inputs import InputLayout
-from trainer.model.optimizer_slots import SLOTS, step_rate
+from trainer.model.optimizers.dense_updates import updated
+from trainer.model.optimizers.optimizer_slots import SLOTS, step_rate
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
 

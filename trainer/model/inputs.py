@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from trainer.errors import ConfigError, UntrainableInput
-from trainer.model.rate_clock import RateClock, ScheduledRate
+from trainer.model.optimizers.rate_clock import RateClock, ScheduledRate
 from trainer.model.sequence_layout import SequencePlace, with_sequences
 from trainer.model.tower_shapes import tower_shapes
 from trainer.model.unbounded_tables import hashed_tables

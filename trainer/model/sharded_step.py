@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.model.dense_step import DensePart, DenseResult, DenseState
-from trainer.model.dense_updates import updated
-from trainer.model.optimizer_slots import SLOTS, step_rate
+from trainer.model.optimizers.dense_updates import updated
+from trainer.model.optimizers.optimizer_slots import SLOTS, step_rate
 from trainer.planning.meshes import Groups, SliceMesh
 from transforms.arrays import Array
 

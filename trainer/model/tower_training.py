@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer.model.dense_updates import updated
 from trainer.model.mlp import trainable_of
-from trainer.model.optimizer_slots import step_rate
-from trainer.model.rate_clock import RateClock
+from trainer.model.optimizers.dense_updates import updated
+from trainer.model.optimizers.optimizer_slots import step_rate
+from trainer.model.optimizers.rate_clock import RateClock
 from trainer.model.tower_modules import TowerModules
 from trainer.model.traced import Traced
 from trainer.options.config import TrainConfig

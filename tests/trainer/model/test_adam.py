@@ -8,7 +8,7 @@ pytest.importorskip("tensorflow")
 import keras
 import tensorflow as tf
 
-from trainer.model.adam import FusedAdam
+from trainer.model.optimizers.adam import FusedAdam
 
 
 def test_the_fused_adam_follows_that_of_keras():

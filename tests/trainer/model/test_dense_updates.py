@@ -7,13 +7,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from trainer.model import optimizer_slots
+from trainer.model.optimizers import optimizer_slots
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
-dense_updates = pytest.importorskip("trainer.model.dense_updates")
-large_batch = pytest.importorskip("trainer.model.large_batch")
-DiagonalNewton = pytest.importorskip("trainer.model.newton").DiagonalNewton
+dense_updates = pytest.importorskip("trainer.model.optimizers.dense_updates")
+large_batch = pytest.importorskip("trainer.model.optimizers.large_batch")
+DiagonalNewton = pytest.importorskip("trainer.model.optimizers.newton").DiagonalNewton
 
 
 @pytest.mark.parametrize(

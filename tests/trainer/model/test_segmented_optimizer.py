@@ -16,10 +16,10 @@ keras = pytest.importorskip("keras")
 from tests.support.examples import scaled  # noqa: E402
 from tests.trainer.synthetic import config  # noqa: E402
 from trainer.job.host.dense.gradient_buckets import GradientBuckets  # noqa: E402
-from trainer.model.dense_optimizer import DenseOptimizer  # noqa: E402
-from trainer.model.optimizer_slots import SLOTS  # noqa: E402
-from trainer.model.segmented_optimizer import SegmentedOptimizer, borrowed  # noqa: E402
-from trainer.model.segments import ALIGNED_FLOATS, BY_ELEMENT, aligned_zeros, offsets_of, pieces_of  # noqa: E402
+from trainer.model.optimizers.dense_optimizer import DenseOptimizer  # noqa: E402
+from trainer.model.optimizers.optimizer_slots import SLOTS  # noqa: E402
+from trainer.model.optimizers.segmented_optimizer import SegmentedOptimizer, borrowed  # noqa: E402
+from trainer.model.optimizers.segments import ALIGNED_FLOATS, BY_ELEMENT, aligned_zeros, offsets_of, pieces_of  # noqa: E402
 
 
 def variables(shapes, seed):

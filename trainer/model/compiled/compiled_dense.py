@@ -29,13 +29,13 @@ from trainer.model.compiled.stateless_random import uniform
 from trainer.model.compiled.updates import update
 from trainer.model.dense_scaling import MOST_DEVIATIONS, Scaling
 from trainer.model.dense_state import check_state
-from trainer.model.gradient_norms import NO_NORMS, GradientNorms
 from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits, UnitCounter
 from trainer.model.inputs import InputLayout
 from trainer.model.layer_seeds import embedding_drop_seed
-from trainer.model.optimizer_slots import first_slots, step_rate
-from trainer.model.rate_clock import FollowedRate
+from trainer.model.optimizers.gradient_norms import NO_NORMS, GradientNorms
+from trainer.model.optimizers.optimizer_slots import first_slots, step_rate
+from trainer.model.optimizers.rate_clock import FollowedRate
 from trainer.model.task_heads import AnyHead
 from trainer.options.config import TrainConfig
 from trainer.tables.kernels.threads import Team

@@ -1,4 +1,4 @@
-"""The updates of the dense optimizers over one vector of all weights, in compiled code: those of :mod:`trainer.model.dense_updates`."""
+"""The updates of the dense optimizers over one vector of all weights, in compiled code: those of :mod:`trainer.model.optimizers.dense_updates`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def update(kind: str, rate: float, updates: int, weights: Array, gradients: Arra
 
     Args:
         kind: the optimizer.
-        rate: a :func:`~trainer.model.optimizer_slots.step_rate`.
+        rate: a :func:`~trainer.model.optimizers.optimizer_slots.step_rate`.
         updates: those before it.
         weights, gradients: float32 vectors.
         slots: of their shape.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from trainer.model.gradient_norms import GradientNorms
 from trainer.model.idle_units import IdleUnits
+from trainer.model.optimizers.gradient_norms import GradientNorms
 from transforms.arrays import Array
 
 if TYPE_CHECKING:

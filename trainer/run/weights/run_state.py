@@ -15,11 +15,11 @@ from trainer.checkpoints.shard_name import ShardName
 from trainer.errors import TornCheckpoint
 from trainer.model.calibration import Calibration
 from trainer.model.compiled.compiled_dense import CompiledDense, is_compiled
-from trainer.model.gradient_norms import GradientNorms
 from trainer.model.heads import BINARY
 from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout, rate_of
-from trainer.model.rate_clock import RateClock
+from trainer.model.optimizers.gradient_norms import GradientNorms
+from trainer.model.optimizers.rate_clock import RateClock
 from trainer.model.scores import AnyScores, StoredScores
 from trainer.model.task_heads import AnyHead
 from trainer.model.tensorflow_loading import load_tensorflow

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainer.checkpoints.parted_arrays import PartedArrays
-from trainer.model.gradient_norms import NO_NORMS, GradientNorms
 from trainer.model.idle_units import IdleUnits
 from trainer.model.inputs import InputLayout
+from trainer.model.optimizers.gradient_norms import NO_NORMS, GradientNorms
 from trainer.model.task_heads import AnyHead
 from trainer.model.tensorflow_loading import load_tensorflow
 from trainer.options.config import TrainConfig

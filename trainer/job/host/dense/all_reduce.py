@@ -19,7 +19,7 @@ import numpy as np
 
 from trainer.errors import AttemptOver
 from trainer.job.host.dense.gradient_buckets import GradientBuckets
-from trainer.model.segments import aligned_zeros
+from trainer.model.optimizers.segments import aligned_zeros
 from transforms.arrays import Array
 from transforms.errors import DataError
 

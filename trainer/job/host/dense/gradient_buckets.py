@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from trainer.model.segments import offsets_of
+from trainer.model.optimizers.segments import offsets_of
 from trainer.planning.host_grid import HostGrid
 
 #: The size of a bucket; a smaller model has one. Of 256 KiB to 4 MiB the best of benchmarks/dense_all_reduce.py for 2 and 4 hosts together.

@@ -15,7 +15,7 @@ from trainer.job.host.channels import Channels
 from trainer.job.host.dense.all_reduce import DenseSum, floats_of
 from trainer.job.host.dense.dense_sums import StagedSums
 from trainer.job.host.dense.gradient_buckets import BUCKET_BYTES, GradientBuckets
-from trainer.model.segments import ALIGNED_FLOATS, BY_ELEMENT
+from trainer.model.optimizers.segments import ALIGNED_FLOATS, BY_ELEMENT
 from trainer.planning.host_grid import HostGrid
 from trainer.run.reading.batches import Batch
 from trainer.run.weights.dense_step import DenseStep, HostDense, LookedUp
@@ -37,7 +37,7 @@ _FLOAT_BYTES = 4
 def pays(optimizer: str, dense: HostDense, hosts: int, sharded_bytes: int = SHARDED_BYTES) -> bool:
     """Whether hosts update their segments of the dense weights in place of all of them. It is the same on all hosts.
 
-    Optimizers that are not in :data:`~trainer.model.segments.BY_ELEMENT` cannot. Weights on a GPU are updated there, in less time than they take to leave it.
+    Optimizers that are not in :data:`~trainer.model.optimizers.segments.BY_ELEMENT` cannot. Weights on a GPU are updated there, in less time than they take to leave it.
     """
     is_large = _FLOAT_BYTES * sum(dense.sizes) >= max(sharded_bytes, 1)
     has_hosts = optimizer in BY_ELEMENT and hosts >= _LEAST_HOSTS[optimizer]

@@ -17,7 +17,7 @@ from tests.trainer.job.host.training_ways import (
     in_turn,
 )
 from trainer.job.host.dense.sharded_updates import SHARDED_BYTES, ShardedUpdates, pays
-from trainer.model.segments import BY_ELEMENT
+from trainer.model.optimizers.segments import BY_ELEMENT
 from trainer.planning.host_grid import HostGrid
 from transforms.errors import DataError
 

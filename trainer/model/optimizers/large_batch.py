@@ -7,11 +7,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer.model.dense_updates import updated
+from trainer.model.optimizers.dense_updates import updated
 
 
 class Lamb(keras.optimizers.Adam):  # type: ignore[misc]
-    """The update "lamb" of :mod:`trainer.model.dense_updates`, with the variables of Keras's Adam."""
+    """The update "lamb" of :mod:`trainer.model.optimizers.dense_updates`, with the variables of Keras's Adam."""
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Update a variable, which TensorFlow's backend gives as its own, and its slots."""
@@ -25,7 +25,7 @@ class Lamb(keras.optimizers.Adam):  # type: ignore[misc]
 
 
 class Lars(keras.optimizers.Adagrad):  # type: ignore[misc]
-    """The update "lars" of :mod:`trainer.model.dense_updates`; the accumulators of Keras's Adagrad are its momentum."""
+    """The update "lars" of :mod:`trainer.model.optimizers.dense_updates`; the accumulators of Keras's Adagrad are its momentum."""
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Update a variable, which TensorFlow's backend gives as its own, and its slot."""

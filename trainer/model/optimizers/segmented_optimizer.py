@@ -14,10 +14,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer.model.adam import AdamStep
-from trainer.model.dense_optimizer import DenseOptimizer
-from trainer.model.dense_updates import updated
-from trainer.model.segments import ALIGNED_FLOATS, BY_ELEMENT, Piece, Segment, is_aligned, offsets_of, pieces_of
+from trainer.model.optimizers.adam import AdamStep
+from trainer.model.optimizers.dense_optimizer import DenseOptimizer
+from trainer.model.optimizers.dense_updates import updated
+from trainer.model.optimizers.segments import (
+    ALIGNED_FLOATS,
+    BY_ELEMENT,
+    Piece,
+    Segment,
+    is_aligned,
+    offsets_of,
+    pieces_of,
+)
 from transforms.arrays import Array
 
 #: As Keras's Adagrad.
@@ -34,14 +42,14 @@ class _HeldPiece:
 
 
 class SegmentedOptimizer:
-    """See :class:`~trainer.model.dense_optimizer.DenseOptimizer`, whose state it goes on with; segments are updated one by one.
+    """See :class:`~trainer.model.optimizers.dense_optimizer.DenseOptimizer`, whose state it goes on with; segments are updated one by one.
 
     Args:
-        kind: one of :data:`~trainer.model.segments.BY_ELEMENT`.
+        kind: one of :data:`~trainer.model.optimizers.segments.BY_ELEMENT`.
         whole: in its initial state, with the slots of all weights.
         trainable: the variables of the weights in the vector.
         slots: of each of them, the variables of ``whole``, which are given up.
-        segments: this host's, cut at multiples of :data:`~trainer.model.segments.ALIGNED_FLOATS`.
+        segments: this host's, cut at multiples of :data:`~trainer.model.optimizers.segments.ALIGNED_FLOATS`.
     """
 
     def __init__(

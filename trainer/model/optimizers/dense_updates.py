@@ -39,7 +39,7 @@ def updated(
 
     Args:
         kind: the optimizer.
-        rate: a :func:`~trainer.model.optimizer_slots.step_rate`.
+        rate: a :func:`~trainer.model.optimizers.optimizer_slots.step_rate`.
         weight: one array, or a segment of all weights.
         gradient: of its shape.
         slots: of its shape.

@@ -8,10 +8,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from trainer.model.adam import FusedAdam
-from trainer.model.large_batch import Lamb, Lars
-from trainer.model.newton import DiagonalNewton
-from trainer.model.optimizer_slots import NEWTON_PRIOR, step_rate
+from trainer.model.optimizers.adam import FusedAdam
+from trainer.model.optimizers.large_batch import Lamb, Lars
+from trainer.model.optimizers.newton import DiagonalNewton
+from trainer.model.optimizers.optimizer_slots import NEWTON_PRIOR, step_rate
 from trainer.options.config import TrainConfig
 from transforms.arrays import Array
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import keras
 
-from trainer.model.dense_updates import updated
+from trainer.model.optimizers.dense_updates import updated
 
 
 class DiagonalNewton(keras.optimizers.Adagrad):  # type: ignore[misc]
-    """The update "newton" of :mod:`trainer.model.dense_updates`, with the variables of Keras's Adagrad."""
+    """The update "newton" of :mod:`trainer.model.optimizers.dense_updates`, with the variables of Keras's Adagrad."""
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Update a variable, which TensorFlow's backend gives as its own, and its slot."""

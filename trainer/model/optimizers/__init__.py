@@ -1,0 +1,1 @@
+"""The updates of the dense weights: optimizers, what they keep for each weight, segments of weights, and the learning rate of a step."""
