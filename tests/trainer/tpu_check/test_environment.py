@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
+import setup
+from tests.conftest import ROOT
 from trainer.errors import ConfigError
 from trainer.tpu_check.environment import PARTS, TpuEnvironment, pins, requirements_of
 
@@ -28,3 +32,22 @@ def test_every_package_is_pinned(part):
     names = [line.partition("==")[0].lower() for line in lines]
     assert len(names) == len(set(names))
     assert "tensorflow" not in names, "it would overwrite tensorflow-tpu"
+
+
+def test_what_training_imports_is_there_in_the_versions_of_the_trainer():
+    """Steps are lowered by the trainer's own modules: each pinned package of the core and of training is there too."""
+    pinned = {line.strip() for line in (ROOT / "requirements.txt").read_text().splitlines()}
+    lowering = {line.strip() for line in requirements_of("lowering").read_text().splitlines()}
+    names = {line.partition("==")[0].lower() for line in lowering}
+    needed = {re.split(r"[<>=\[]", one)[0] for one in setup.EXTRAS["train"]} | {
+        "llvmlite",
+        "numba",
+        "numpy",
+        "pyarrow",
+        "xxhash",
+    }
+    assert needed - {"tensorflow"} <= names
+    shared = {
+        line for line in pinned if line.partition("==")[0].lower() in needed - {"tensorflow", "keras", "protobuf"}
+    }
+    assert shared <= lowering
