@@ -4,11 +4,12 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := .docs/.ready
 CANDIDATES := python3 python3.13 python3.12 python3.11
 SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm bench-feast bench-spark tfra bench-tfra bench-torch clean
+.PHONY: help reference docs demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm bench-feast bench-spark tfra bench-tfra bench-torch clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -77,6 +78,18 @@ test-tpu-aot: tpu ## the tests that compile training steps for TPUs; needs no TP
 test-wheel: $(READY) ## the wheel in an empty environment, beside packages of the same names
 	$(BIN)/python -m pytest -n 0 -m wheel tests/wheel $(TEST_OPTIONS)
 
+reference: $(READY) ## the generated pages of the manual: commands, options, operators, errors, JSON, Python
+	$(BIN)/python -m headrace.reference docs
+
+$(DOCS_READY): docs/requirements.txt $(READY)
+	@$(BIN)/python -m venv --clear .docs
+	@.docs/bin/python -m pip install --quiet --disable-pip-version-check -r docs/requirements.txt
+	@touch $(DOCS_READY)
+
+docs: $(DOCS_READY) ## the manual as a site in .docs/site, without a network once its environment is there
+	@NO_MKDOCS_2_WARNING=1 .docs/bin/python -m mkdocs build --quiet --strict
+	@echo "The manual is in .docs/site; to read it: $(BIN)/python -m http.server --directory .docs/site"
+
 check: $(READY) ## format, lint, types, import rules, declared packages, and that each test module can be imported
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -109,4 +122,4 @@ bench-spark: $(READY) ## Spark's Python package in .pyspark/, and joined columns
 	$(BIN)/python -m benchmarks.spark_joins
 
 clean: ## remove the environment and the demo's files
-	rm -rf $(VENV) .headrace .fbgemm .feast .flink .kafka .pyspark .spark .tfra .torch .tpu
+	rm -rf $(VENV) .docs .headrace .fbgemm .feast .flink .kafka .pyspark .spark .tfra .torch .tpu

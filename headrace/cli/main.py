@@ -172,7 +172,7 @@ def _run(arguments: list[str] | None) -> int:
         if (parent := parent_of.get()) is not None:
             parent.error(error)
         else:
-            say_error(f"error: {error}")
+            say_error(f"error: {error}", code=type(error).__name__)
         return error.exit_status
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])

@@ -134,10 +134,10 @@ def json_line(at: datetime, level: str, message: str, more: Mapping[str, str]) -
     return json_printable(json.dumps(line, ensure_ascii=False))
 
 
-def write_line(text: str, *, level: int = logging.INFO) -> None:
-    """Write what a command says on standard error; in quiet settings only warnings and errors."""
+def write_line(text: str, *, level: int = logging.INFO, code: str = "") -> None:
+    """Write what a command says on standard error; in quiet settings only warnings and errors. ``code``: of an error, for JSON alone."""
     if _settings.is_quiet and level < logging.WARNING:
         return
     if _settings.is_json:
-        text = json_line(datetime.now(UTC), logging.getLevelName(level).lower(), text, {})
+        text = json_line(datetime.now(UTC), logging.getLevelName(level).lower(), text, {"code": code})
     sys.stderr.write((text if _settings.is_json else printable(text)) + "\n")

@@ -114,10 +114,10 @@ def say(text: str) -> None:
     write_line(text)
 
 
-def say_error(text: str) -> None:
-    """Print an error on standard error; on a terminal its long lines go on beneath themselves."""
+def say_error(text: str, *, code: str = "") -> None:
+    """Print an error on standard error; on a terminal its long lines go on beneath themselves. ``code``: the name of its class."""
     if log_settings().is_json:
-        return write_line(text, level=logging.ERROR)
+        return write_line(text, level=logging.ERROR, code=code)
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import pytest
 
 from headrace.cli.main import run
 from headrace.demo.sample_log import SampleLogConfig, write_sample_log
+from tests.support.checked_documents import documents_are_checked
 
 SMALL = SampleLogConfig(hours=4, mean_rows_per_hour=150, users=500, vocabulary_words=800, late_share=0.05)
 
@@ -64,6 +65,13 @@ _WITHOUT_HOME = (
     ["export", "apply"],
     ["export", "verify"],
 )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _checked_documents() -> Iterator[None]:
+    """Every screen that a command emits in a test has the document that the manual's JSON Schemas describe."""
+    with documents_are_checked():
+        yield
 
 
 @pytest.fixture

@@ -78,6 +78,7 @@ class TrainConfig:
         tables: input name to table name, for inputs that share a table; the default is a table per input.
         embedding_optimizer: with the settings of :mod:`trainer.tables.optimizers` but for the rate, the accumulators of Adagrad,
             row-wise Adagrad and FTRL, and a momentum of 0.9.
+        embedding_learning_rate: of the embedding tables, > 0.
         embedding_initial_accumulator: initial value of Adagrad's slots, > 0; low, since gradients of a batch's *mean*
             loss are small.
         embedding_initial_stddev: rows start from a normal of this deviation, truncated at two deviations. Rare rows stay near their
@@ -87,6 +88,8 @@ class TrainConfig:
             model learns to do without each of them; the others are scaled by 1 / (1 - p). Its random state is in the checkpoint.
         admit_after: the optimizer step from which on a row is trained, counted over the steps that have its id: ids that occur more
             rarely keep their initial rows, as unseen ids have. In tables of both parts.
+        dense_optimizer: of the dense part: "adagrad", "adam", "lamb", "lars", "newton" or "sgd".
+        dense_learning_rate: of the dense part, > 0.
         network: "dlrm", "dcn" (DCN-v2), "fm" (a factorization machine with a weight for each pair of fields), or ``module:function``, which returns a Keras model: see
             :mod:`trainer.model.keras_network`. A function that other processes can import stands for its path.
         network_digest: of the code of such a function; set when a run is prepared.
@@ -107,6 +110,7 @@ class TrainConfig:
             its squares, which estimates the curvature. So a step shrinks as one by the number of events, and weights are means
             over all of them, not of the newest ones. Its rate is 1 for a whole step; with ``batch_rows_per_host`` it is
             worth n times as much in a job of n hosts.
+        linear_learning_rate: of the tables of the linear part, > 0.
         linear_initial_accumulator: initial value of the slots of the linear part, in squared gradients of *one* event; of "newton",
             the precision of a normal prior of each weight.
         initial_bias: the initial logit of an event without any known input.
@@ -115,6 +119,7 @@ class TrainConfig:
         task_mlp: hidden sizes of an MLP of each label of several, between the shared network and its logits.
         dense_scaling: by dense input, for each of its numbers a kind ("plain" or "log"), a mean and a deviation; the
             model's input is (f(x) - mean) / deviation, clipped to [-8, 8]. Other inputs are not scaled.
+        partitions_per_epoch: an epoch is so many partitions, unless ``events_per_epoch`` says otherwise.
         events_per_epoch: an epoch is whole partitions in time order until they hold this many events; 0:
             ``partitions_per_epoch`` partitions. Every epoch ends in a checkpoint.
         passes: how often the whole range is trained, at most 255.
@@ -123,6 +128,8 @@ class TrainConfig:
         calibration: "none", or "platt" or "isotonic": predictions of binary labels are corrected by a map that is fitted to the held-out events,
             which a run of one pass then has, too. Training does not use it.
         stop_passes_early: end the passes when one does not lower the loss of the held-out events; None: if ``passes`` was chosen.
+        seed: of initial weights and dropouts.
+        deterministic: TensorFlow computes with operations whose bits do not depend on timing; the compiled dense part always does.
         threads: of the dense part, which affect the bits of the weights.
         count_events: count how often every event was trained (1 byte per event).
         hashed: by the name of an input or its table, the options of a table of an unbounded vocabulary
@@ -132,6 +139,8 @@ class TrainConfig:
         pruning: the options of tables that keep their most important rows (:mod:`trainer.options.pruning`); None: all rows are kept.
         sequences: by the name of an input, how the order of its ids is used (:mod:`trainer.options.sequences`); others are bags.
         tower_modules: groups of inputs whose activations are compressed together (:mod:`trainer.options.towers`); None: none are.
+        keep_checkpoints: the newest checkpoints that stay, at least 1; older ones are deleted.
+        prefetch_fragments: the fragments that are read before training needs them, at least 1.
         staleness: the last steps whose updates a lookup misses, 0 to 64: rows are looked up so many steps before the dense part of their
             step, while earlier steps are trained.
         chosen: option name to the reason for its value, for options that :mod:`trainer.run.choosing` chose.

@@ -154,6 +154,7 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
         function(**given)
 
     command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__wrapped__ = function  # type: ignore[attr-defined]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command

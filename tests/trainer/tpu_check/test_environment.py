@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import re
+import runpy
 
 import pytest
 
-import setup
 from tests.conftest import ROOT
 from trainer.errors import ConfigError
 from trainer.tpu_check.environment import PARTS, TpuEnvironment, pins, requirements_of
+
+SETUP = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")
 
 
 def test_without_an_environment_the_error_says_how_to_get_one(tmp_path):
@@ -39,7 +41,7 @@ def test_what_training_imports_is_there_in_the_versions_of_the_trainer():
     pinned = {line.strip() for line in (ROOT / "requirements.txt").read_text().splitlines()}
     lowering = {line.strip() for line in requirements_of("lowering").read_text().splitlines()}
     names = {line.partition("==")[0].lower() for line in lowering}
-    needed = {re.split(r"[<>=\[]", one)[0] for one in setup.EXTRAS["train"]} | {
+    needed = {re.split(r"[<>=\[]", one)[0] for one in SETUP["EXTRAS"]["train"]} | {
         "llvmlite",
         "numba",
         "numpy",

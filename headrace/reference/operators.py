@@ -1,19 +1,12 @@
-"""Generates the reference page of the operators from their declarations.
-
-    python -m headrace.reference --output docs/operators.md
-
-Equal declarations give an equal page. Its examples need TensorFlow.
-"""
+"""The reference page of the operators, from their declarations. Its examples need TensorFlow."""
 
 from __future__ import annotations
 
-import argparse
 import ast
 import inspect
 import itertools
 import json
 import re
-import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -21,7 +14,6 @@ from functools import cache
 from types import FunctionType
 
 import headrace
-from headrace.terminal.output import write_output
 from transforms.errors import TypeMismatch
 from transforms.expressions.expression import Expr
 from transforms.graphs.graph import Operation, raw_columns, topological
@@ -51,8 +43,7 @@ _SIZE = 3  # of vectors, when result types are inferred
 
 HEAD = """# Operators
 
-This page lists the operators of expressions. It is generated from the declarations by `python -m headrace.reference`; do not
-edit it.
+This page lists the operators of expressions. `make reference` generates it from the declarations; do not edit it.
 
 Every operator has a version, which is part of the fingerprint: an operator with another output has another version.
 Unless an entry states otherwise:
@@ -287,18 +278,3 @@ def _default(value: object) -> str:
     if isinstance(value, tuple) and len(value) > 3:
         return f"({_default(value[0])}, ... {len(value)} in all)"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Write the page to standard output, or to a file."""
-    parser = argparse.ArgumentParser(prog="python -m headrace.reference", description="The operators' reference page.")
-    parser.add_argument("--output", metavar="FILE", help="write the page here")
-    output = parser.parse_args(argv).output
-    if output:
-        write_output(output, operators_page(), option="--output")
-    else:
-        sys.stdout.write(operators_page())
-
-
-if __name__ == "__main__":
-    main()
