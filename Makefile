@@ -5,11 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := .docs/.ready
+RELEASE_READY := .release/.ready
 CANDIDATES := python3 python3.13 python3.12 python3.11
 SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help reference docs demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm bench-feast bench-spark tfra bench-tfra bench-torch clean
+.PHONY: help reference docs refresh release demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm bench-feast bench-spark tfra bench-tfra bench-torch clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -90,6 +91,17 @@ docs: $(DOCS_READY) ## the manual as a site in .docs/site, without a network onc
 	@NO_MKDOCS_2_WARNING=1 .docs/bin/python -m mkdocs build --quiet --strict
 	@echo "The manual is in .docs/site; to read it: $(BIN)/python -m http.server --directory .docs/site"
 
+$(RELEASE_READY): tests/release/requirements.txt $(READY)
+	@$(BIN)/python -m venv --clear .release
+	@.release/bin/python -m pip install --quiet --disable-pip-version-check -r tests/release/requirements.txt
+	@touch $(RELEASE_READY)
+
+refresh: $(RELEASE_READY) ## pins the newest packages that resolve together in requirements.txt
+	$(BIN)/python -m tests.release.refresh .release/bin/uv
+
+release: $(RELEASE_READY) ## a rehearsal: artifacts, signed digests, bill of materials, and the tutorial from a local index; publishes nothing
+	$(BIN)/python -m tests.release .release dist
+
 check: $(READY) ## format, lint, types, import rules, declared packages, and that each test module can be imported
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -122,4 +134,4 @@ bench-spark: $(READY) ## Spark's Python package in .pyspark/, and joined columns
 	$(BIN)/python -m benchmarks.spark_joins
 
 clean: ## remove the environment and the demo's files
-	rm -rf $(VENV) .docs .headrace .fbgemm .feast .flink .kafka .pyspark .spark .tfra .torch .tpu
+	rm -rf $(VENV) .docs .release dist .headrace .fbgemm .feast .flink .kafka .pyspark .spark .tfra .torch .tpu

@@ -46,6 +46,8 @@ GCS = [
 ]
 #: The client of S3 and Azure Blob Storage.
 OBJECTS = ["obstore>=0.12"]
+#: What the compiled dense part of a model needs: no TensorFlow.
+TRAIN = ["scipy>=1.14", "threadpoolctl>=3.5"]
 EXTRAS = {
     "azure": OBJECTS,
     "beam": ["apache-beam>=2.70", "protobuf>=4.25"],
@@ -56,7 +58,8 @@ EXTRAS = {
     "dataflow": ["apache-beam[gcp]>=2.70", *GCS, "packaging>=22", "protobuf>=4.25"],
     "torch": ["torch>=2.4"],
     "torchrec": ["torch>=2.4", "torchrec>=1.0"],
-    "train": ["keras>=3.8", "protobuf>=4.25", "scipy>=1.14", "tensorflow>=2.19", "threadpoolctl>=3.5"],
+    "tensorflow": [*TRAIN, "keras>=3.8", "protobuf>=4.25", "tensorflow>=2.19"],
+    "train": TRAIN,
     "tft": [
         "apache-beam>=2.70",
         "protobuf>=4.25",
@@ -175,7 +178,7 @@ if __name__ == "__main__":
         long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
         long_description_content_type="text/markdown",
         license="Apache-2.0",
-        python_requires=">=3.11,<3.14",
+        python_requires=">=3.11,<3.15",
         cmdclass={"build_py": BuildPy, "editable_wheel": EditableWheel},
         packages=list(map(in_wheel, PACKAGES)),
         package_dir={in_wheel(name): name for name in PARTS},

@@ -10,7 +10,7 @@ RUN groupadd --gid 1000 headrace \
  && install --directory --owner headrace --group headrace /var/cache/headrace /var/lib/headrace
 WORKDIR /opt/headrace
 COPY . .
-RUN python -m pip install --constraint requirements.txt ".[gcs,metrics,postgres,train]"
+RUN python -m pip install --constraint requirements.txt ".[gcs,metrics,postgres,tensorflow]"
 USER 1000:1000
 WORKDIR /var/lib/headrace
 ENTRYPOINT ["headrace"]

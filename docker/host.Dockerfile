@@ -10,7 +10,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
 RUN install --directory /var/cache/headrace /var/lib/headrace
 WORKDIR /opt/headrace
 COPY . .
-RUN python -m pip install --constraint requirements.txt ".[gcs,metrics,train]"
+RUN python -m pip install --constraint requirements.txt ".[gcs,metrics,tensorflow]"
 # TensorFlow for TPUs takes the place of that for CPUs. Its own requirements would bring a libtpu that it does not load with.
 RUN case "$DEVICE" in \
       cpu) ;; \

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
     pytest-xdist, and when no files are named.
     """
     gc.set_threshold(_COLLECTED_AFTER, *gc.get_threshold()[1:])
-    if hasattr(config, "workerinput") or config.args == config.getini("testpaths"):
+    in_one_process = hasattr(config, "workerinput") or config.args == config.getini("testpaths")
+    if in_one_process and find_spec("tensorflow") is not None:  # Python 3.14 has none yet
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         import pyarrow.compute  # noqa: F401 - before TensorFlow, whose older RE2 Arrow's regular expressions would get
         import tensorflow as tf

@@ -29,7 +29,7 @@ LINEAGE_VARIABLE = "HEADRACE_LINEAGE"
 _COLLECTED_AFTER = 50_000
 
 #: Optional packages, and the extra that installs each.
-EXTRAS = {"apache_beam": "beam", "tensorflow": "train", "keras": "train", "tensorflow_transform": "tft",
+EXTRAS = {"apache_beam": "beam", "tensorflow": "tensorflow", "keras": "tensorflow", "tensorflow_transform": "tft",
           "google": "gcs", "ortools": "plan", "scipy": "train", "threadpoolctl": "train"}  # fmt: skip
 
 app = typer.Typer(

@@ -11,7 +11,7 @@ from headrace.demo.scripts import DemoScript, example_path
 from transforms.errors import InputError
 
 #: The packages of a demo's steps, each with the extra that installs it.
-PACKAGES: Final = {"apache_beam": "beam", "tensorflow": "train"}
+PACKAGES: Final = {"apache_beam": "beam", "scipy": "train"}
 
 
 def check_needs(

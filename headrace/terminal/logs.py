@@ -74,10 +74,16 @@ def use_log_settings(settings: LogSettings) -> None:
     """Write lines by these settings from now on. A command logs warnings, and what it says."""
     global _settings  # standard error is one of the process
     _settings = settings
+    logging.getLogger().addFilter(_is_of_use)
     if settings != LogSettings():
         _begin_log(logging.INFO if settings.is_json else logging.WARNING)
     elif logging.lastResort is not None:
         logging.lastResort.setFormatter(PrintableFormatter())
+
+
+def _is_of_use(record: logging.LogRecord) -> bool:
+    """Whether a line of the root's log says something: without the extra ``dataflow`` an import of Beam warns of a package that nothing here needs."""
+    return not (isinstance(record.msg, str) and record.msg.startswith("apitools not found"))
 
 
 def log_as_role(role: str, **fields: object) -> None:

@@ -98,10 +98,10 @@ def test_a_demo_says_all_that_it_lacks_at_once(tmp_path):
     check_needs(sample, "")
     with pytest.raises(InputError) as refused:
         check_needs(script("globo", SampleLogConfig()), str(tmp_path / "none"), is_installed=lambda name: False)
-    assert refused.value.value == f"missing: apache_beam, tensorflow, logs {tmp_path / 'none'}"
+    assert refused.value.value == f"missing: apache_beam, scipy, logs {tmp_path / 'none'}"
     assert "pip install 'headrace[beam,train]'" in str(refused.value.next_step)
     with pytest.raises(InputError) as refused:
-        check_needs(sample, "", is_installed=lambda name: name != "tensorflow")
+        check_needs(sample, "", is_installed=lambda name: name != "scipy")
     assert "pip install 'headrace[train]'" in str(refused.value.next_step)
 
 

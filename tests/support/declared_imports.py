@@ -35,6 +35,7 @@ _PRODUCT_EXTRAS = (
     "plan",
     "postgres",
     "s3",
+    "tensorflow",
     "tft",
     "train",
     "ui",
@@ -42,7 +43,7 @@ _PRODUCT_EXTRAS = (
 #: The extras whose packages a module and all modules below it may import, beside the core.
 EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
     "transforms.functions.library_state": ("frames",),
-    "transforms.twins": ("train", "tft"),
+    "transforms.twins": ("tensorflow", "tft"),
     "warehouse.storage": ("azure", "gcs", "s3"),
     "warehouse.lakes.delta": ("delta",),
     "warehouse.lakes.iceberg": ("iceberg",),
@@ -53,7 +54,7 @@ EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
     "pipelines.runners.dataflow": ("dataflow",),
     "pipelines.staging": ("dataflow",),
     "headrace.metrics": ("metrics",),
-    "trainer": ("train",),
+    "trainer": ("tensorflow", "train"),
     "trainer.planning.towers": ("plan",),
     "trainer.solving": ("plan",),
     "headrace.client.progress": ("notebook",),
@@ -61,10 +62,10 @@ EXTRAS_BY_MODULE: Mapping[str, tuple[str, ...]] = {
     "headrace.web": ("ui",),
     "headrace.loaders.jax": ("jax",),
     "headrace.loaders.torch_dataset": ("torch", "torchrec"),
-    "examples": ("train", "tft"),
+    "examples": ("tensorflow", "tft"),
     "examples.torch_dlrm": ("torch",),
     "benchmarks": ("bench", *_PRODUCT_EXTRAS),
-    "benchmarks.support.dense_steps": ("bench", "jax", "torch", "train"),
+    "benchmarks.support.dense_steps": ("bench", "jax", "tensorflow", "torch", "train"),
     "docs": ("test",),
     "tests": ("test", *_PRODUCT_EXTRAS),
 }

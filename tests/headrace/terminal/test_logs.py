@@ -151,3 +151,16 @@ def test_children_have_the_settings_of_their_command(tmp_path, capsys):
     child = subprocess.run(module_command("headrace", "status", "--home", str(tmp_path)), env=child_environment(), capture_output=True, text=True, check=False)  # fmt: skip
     assert child.returncode == 2
     assert json.loads(child.stderr)["level"] == "error"
+
+
+def test_a_warning_of_beam_about_a_package_that_nothing_needs_is_left_out(capsys):
+    use_log_settings(LogSettings())
+    logging.getLogger().warning("apitools not found, and bigquery client libraries are not available")
+    logging.getLogger().warning("a file is large")
+    assert "apitools" not in capsys.readouterr().err
+
+
+def test_an_error_in_json_has_the_name_of_its_class(capsys):
+    assert run(["--log-format", "json", "model", "ls", "--home", "none/at/all"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["code"] == "InputError"

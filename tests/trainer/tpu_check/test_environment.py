@@ -41,7 +41,7 @@ def test_what_training_imports_is_there_in_the_versions_of_the_trainer():
     pinned = {line.strip() for line in (ROOT / "requirements.txt").read_text().splitlines()}
     lowering = {line.strip() for line in requirements_of("lowering").read_text().splitlines()}
     names = {line.partition("==")[0].lower() for line in lowering}
-    needed = {re.split(r"[<>=\[]", one)[0] for one in SETUP["EXTRAS"]["train"]} | {
+    needed = {re.split(r"[<>=\[]", one)[0] for one in SETUP["EXTRAS"]["tensorflow"]} | {
         "llvmlite",
         "numba",
         "numpy",
