@@ -14,7 +14,7 @@ from trainer.options.command_resume_rules import COMMAND_RULES
 from trainer.options.config import TrainConfig
 from trainer.options.resume_rules import RULES, Change, OptionChange, changes_weights, option_changes
 
-_PAGE = ROOT / "docs" / "training.md"
+_PAGE = ROOT / "docs" / "training-inside.md"
 
 
 def change(option: str, before: object, after: object) -> OptionChange:

@@ -81,4 +81,4 @@ def _read_member(name: str, value: Any) -> Any:
 
 def _refuse(name: str, value: Any, allowed: str) -> NoReturn:
     where = f"learning_rate_schedule.{name}" if name else "learning_rate_schedule"
-    refuse_option(where, value, allowed, "docs/training.md")
+    refuse_option(where, value, allowed, "docs/training-inside.md")

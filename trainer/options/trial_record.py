@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from trainer.errors import ConfigError
 from trainer.options.checks import check_known, refuse_option
 
-_PAGE = "docs/training.md"
+_PAGE = "docs/training-inside.md"
 _MOST_ROWS = 1000
 
 

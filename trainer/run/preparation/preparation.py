@@ -442,7 +442,7 @@ def _mismatch(differences: Sequence[str], next_step: str) -> RunMismatch:
     return RunMismatch(
         "a run must continue with the options, inputs and data that it was started with",
         value=listed(differences),
-        allowed="options that may change (docs/training.md), the same inputs, and unchanged trained data; new data is trained",
+        allowed="options that may change (docs/training-inside.md), the same inputs, and unchanged trained data; new data is trained",
         next_step=next_step,
     )
 
