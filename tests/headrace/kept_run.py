@@ -2,7 +2,7 @@
 
 Two hosts have trained three hours by ``--plan auto``, then a host and a parameter server one hour more, as phases of one run: so it has commits of hosts
 and of servers, ``plans.json`` and ``phases.json``. The job is held by the log of release :data:`EARLIER`. Make it again only when a release no longer
-reads what it has, and say so in ``docs/training-job.md``.
+reads what it has, and say so in ``docs/training-job-inside.md``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from tests.support.generated_part import check_generated_part
 from transforms.errors import InputError
 
-_PAGE = ROOT / "docs" / "training-job.md"
+_PAGE = ROOT / "docs" / "chaos.md"
 _OPTIONS = [one for one in option_fields(TrainOptions) if not one.is_argument]
 
 
