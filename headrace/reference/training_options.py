@@ -23,8 +23,8 @@ _HEAD = f"""# Training options
 This page lists every option that `--config` takes as JSON and a [run file](run-file.md) in `[options]`. {GENERATED}
 
 Options that are left out are chosen from the data, with the reason printed, or have the default below.
-[Training](training.md) explains them by task; [combinations](combinations.md) says which ones exclude each other, and [training.md](training.md)
-which ones may change when a run goes on.
+[Training](training.md) explains them by task; [combinations](combinations.md) says which ones exclude each other, and
+[training inside](training-inside.md#options-of-a-run-that-goes-on) which ones may change when a run goes on.
 """
 #: What a run records beside its options; a document of options does not set them.
 _RECORDED = frozenset({"run_dir", "network_digest", "embeddings_digest", "chosen", "trial"})
