@@ -41,7 +41,7 @@ Line = tuple[str, str]
 _WHOLE: frozenset[Chain] = frozenset({()})
 #: Attributes of classes that state their origin or follow from other attributes.
 _LEFT_OUT = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__qualname__", "_abc_impl",
-                       "__static_attributes__", "__firstlineno__", "__annotate__", "__annotations_cache__"})  # fmt: skip
+                       "__static_attributes__", "__firstlineno__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__classdictcell__", "__conditional_annotations__"})  # fmt: skip
 _DESCRIPTORS = (MemberDescriptorType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType)
 _NOTHING = object()
 _SENTINELS = (dataclasses.MISSING, Ellipsis, NotImplemented)

@@ -10,8 +10,9 @@ from types import CodeType
 
 from transforms.functions.refused import chain_of
 
-_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
-_FREE = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS"})
+#: The last: names of annotations of a class, which Python 3.14 evaluates when they are asked for.
+_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+_FREE = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 
 #: Methods that change a list, a mapping or a set.

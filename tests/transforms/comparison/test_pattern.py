@@ -361,8 +361,9 @@ _TERMS = st.recursive(
 @settings(max_examples=scaled(500))
 def test_a_pattern_that_is_written_and_read_is_the_same(term):
     pattern = Pattern(term)
-    assert Pattern.parse(pattern.text) == pattern
-    assert Pattern.parse(f"  {pattern.text}\n") == pattern
+    # by their texts: since Python 3.13 a dataclass with a NaN does not equal itself
+    assert repr(Pattern.parse(pattern.text)) == repr(pattern)
+    assert repr(Pattern.parse(f"  {pattern.text}\n")) == repr(pattern)
 
 
 @given(st.text(max_size=40) | st.text("_.(),=@'\"[]-1aq …", max_size=30))
