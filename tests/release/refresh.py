@@ -9,11 +9,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.conftest import ROOT
 
+#: What OR-Tools needs of its requirements: it is installed without them (requirements-no-deps.txt).
+_ALSO = ("immutabledict",)
+#: Upper bounds that no package declares: TensorBoard imports ``pkg_resources``, which newer setuptools do not have.
+_BOUNDS = ("setuptools<81",)
 PINS = ROOT / "requirements.txt"
 _LINE = re.compile(r"([A-Za-z0-9._-]+)==([^\s;]+)\s*(?:;\s*(.+))?")
 
@@ -40,9 +45,13 @@ def changes(before: Mapping[str, tuple[str, ...]], after: Mapping[str, tuple[str
 
 def resolved(uv: str) -> str:
     """What uv resolves from ``setup.py`` with all extras, one pin a line. Raises :class:`subprocess.CalledProcessError`."""
-    command = [uv, "pip", "compile", "setup.py", "--extra", "all", "--universal", "--python-version", "3.11", "--upgrade", "--quiet",
-               "--no-header", "--no-annotate", "--no-emit-index-url"]  # fmt: skip
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    with tempfile.TemporaryDirectory(prefix="headrace-refresh-") as place:
+        further, bounds = Path(place) / "further.in", Path(place) / "bounds.txt"
+        further.write_text("\n".join(_ALSO), encoding="utf-8")
+        bounds.write_text("\n".join(_BOUNDS), encoding="utf-8")
+        command = [uv, "pip", "compile", "setup.py", str(further), "--constraint", str(bounds), "--extra", "all", "--universal", "--python-version", "3.11",
+                   "--upgrade", "--quiet", "--no-header", "--no-annotate", "--no-emit-index-url"]  # fmt: skip
+        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
 def head_of(text: str) -> str:
