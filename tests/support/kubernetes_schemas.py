@@ -1,10 +1,11 @@
-"""The schemas of Kubernetes, JobSet and Kueue, against which rendered manifests are checked.
+"""The schemas of Kubernetes, JobSet, Kueue and the Prometheus operator, against which rendered manifests are checked.
 
-Kubernetes' own come with the package ``kubernetes-validate``. Those of JobSet and Kueue are in ``tests/data/kubernetes``, taken from
+Kubernetes' own come with the package ``kubernetes-validate``. Those of the others are in ``tests/data/kubernetes``, taken from
 the definitions of their custom resources without the descriptions. To renew them:
 
-    go mod download -json sigs.k8s.io/jobset@VERSION sigs.k8s.io/kueue@VERSION      # prints the folders
-    python -m tests.support.kubernetes_schemas JOBSET_FOLDER KUEUE_FOLDER
+    go mod download -json sigs.k8s.io/jobset@VERSION sigs.k8s.io/kueue@VERSION \
+      github.com/prometheus-operator/prometheus-operator@VERSION                    # prints the folders
+    python -m tests.support.kubernetes_schemas JOBSET_FOLDER KUEUE_FOLDER OPERATOR_FOLDER
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ _KINDS = {
     "LocalQueue": "kueue.x-k8s.io_localqueues",
     "ResourceFlavor": "kueue.x-k8s.io_resourceflavors",
     "WorkloadPriorityClass": "kueue.x-k8s.io_workloadpriorityclasses",
+    "ServiceMonitor": "monitoring.coreos.com_servicemonitors",
 }
+#: Where a repository has the definitions of its custom resources.
+_FOLDERS = ("config/components/crd/bases", "example/prometheus-operator-crd")
 
 
 def check_object(document: Mapping[str, Any]) -> None:
@@ -91,7 +95,9 @@ def _renew(folders: list[str]) -> None:
 
     DATA.mkdir(parents=True, exist_ok=True)
     for kind, name in _KINDS.items():
-        (path,) = (one for folder in folders for one in Path(folder).rglob(f"config/components/crd/bases/{name}.yaml"))
+        (path,) = (
+            one for folder in folders for below in _FOLDERS for one in Path(folder).rglob(f"{below}/{name}.yaml")
+        )
         document = schema_of(yaml.safe_load(path.read_text()))
         (DATA / f"{kind}.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n")
 
