@@ -10,7 +10,7 @@ CANDIDATES := python3 python3.13 python3.12 python3.11
 SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help reference docs refresh release demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm bench-feast bench-spark tfra bench-tfra bench-torch clean
+.PHONY: help reference docs refresh release demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch orchestrators test-orchestrators deployment test-deployment tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm bench-feast bench-spark tfra bench-tfra bench-torch clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -29,10 +29,10 @@ demo: $(READY) ## from raw logs to a trained model; LOGS=path FORMAT=globo|movie
 	@$(BIN)/headrace demo $(if $(LOGS),--logs "$(LOGS)") $(if $(FORMAT),--format $(FORMAT)) $(DEMO_OPTIONS)
 
 test: $(READY) ## the fast tests, in minutes
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not medium and not slow and not flink and not spark and not kafka and not torch and not tpu_aot and not wheel" $(TEST_OPTIONS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not medium and not slow and not flink and not spark and not kafka and not torch and not orchestrators and not deployment and not tpu_aot and not wheel" $(TEST_OPTIONS)
 
-test-all: $(READY) ## all tests except those on Flink, Spark and Kafka, for PyTorch, for TPUs and of the wheel, and the soak tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not flink and not spark and not kafka and not torch and not tpu_aot and not wheel" --hypothesis-profile thorough $(TEST_OPTIONS)
+test-all: $(READY) ## all tests except those on Flink, Spark and Kafka, for PyTorch, orchestrators, deployment and TPUs, and of the wheel, and the soak tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not flink and not spark and not kafka and not torch and not orchestrators and not deployment and not tpu_aot and not wheel" --hypothesis-profile thorough $(TEST_OPTIONS)
 
 test-soak: $(READY) ## training jobs killed, preempted and held at many more points
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m soak $(TEST_OPTIONS)
@@ -60,6 +60,18 @@ torch: $(READY) # PyTorch, TorchRec and JAX in .torch/, pinned by tests/torch/in
 
 test-torch: torch ## the loaders for PyTorch and JAX, with real DataLoader workers
 	$(BIN)/python -m pytest -n 0 -m torch tests/torch $(TEST_OPTIONS)
+
+orchestrators: $(READY) # Airflow and Dagster in .orchestrators/, pinned by tests/orchestrators/
+	@$(BIN)/python -m tests.orchestrators.install
+
+test-orchestrators: orchestrators ## the examples for Airflow and Dagster, under their own executors
+	$(BIN)/python -m pytest -n 0 -m orchestrators tests/orchestrators $(TEST_OPTIONS)
+
+deployment: $(READY) # Helm, Prometheus and the parser of compose files in .deployment/, pinned by tests/deployment/install.py; needs go
+	@$(BIN)/python -m tests.deployment.install
+
+test-deployment: deployment ## the chart, the compose file and what Prometheus reads, by their own programs
+	PATH="$(CURDIR)/.deployment/bin:$$PATH" $(BIN)/python -m pytest -n 0 -m "deployment or medium or slow" tests/deployment tests/headrace/metrics $(TEST_OPTIONS)
 
 tfra: $(READY) # TensorFlow Recommenders Addons in .tfra/, pinned by benchmarks/support/tfra_environment.py
 	@$(BIN)/python -m benchmarks.support.tfra_environment
@@ -134,4 +146,4 @@ bench-spark: $(READY) ## Spark's Python package in .pyspark/, and joined columns
 	$(BIN)/python -m benchmarks.spark_joins
 
 clean: ## remove the environment and the demo's files
-	rm -rf $(VENV) .docs .release dist .headrace .fbgemm .feast .flink .kafka .pyspark .spark .tfra .torch .tpu
+	rm -rf $(VENV) .docs .release dist .headrace .fbgemm .deployment .feast .flink .kafka .orchestrators .pyspark .spark .tfra .torch .tpu

@@ -74,6 +74,8 @@ ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "trainer.tpu_check.compile": ("trainer/tpu_check/compiling.txt",),
     "trainer.tpu_check.tower_program": ("trainer/tpu_check/compiling.txt",),
     "trainer.tpu_check.sparse_core_count": ("trainer/tpu_check/lowering.txt",),
+    "examples.airflow.headrace_daily": ("tests/orchestrators/airflow.txt",),
+    "examples.dagster.headrace_daily": ("tests/orchestrators/dagster.txt",),
     "benchmarks.support.sides_of_torch_loader": ("tests/torch/install.py",),
     "tests.torch": ("tests/torch/install.py",),
     "tests.tpu_aot": ("trainer/tpu_check/lowering.txt", "trainer/tpu_check/compiling.txt"),
@@ -85,7 +87,7 @@ ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "benchmarks.support.side_of_torchrec_planner": ("benchmarks/support/fbgemm_environment.py",),
 }
 #: Packages of these environments whose modules have another name than the package.
-_OTHER_NAMES = {"fbgemm-gpu": "fbgemm-gpu-cpu"}
+_OTHER_NAMES = {"airflow": "apache-airflow", "fbgemm-gpu": "fbgemm-gpu-cpu"}
 #: Modules that tests write.
 _WRITTEN_BY_TESTS = frozenset({"lazy_package"})
 #: Calls that import the module that their first argument names.
