@@ -102,8 +102,8 @@ def test_the_parser_of_docker_compose_reads_the_file(tmp_path: Path) -> None:
         if "entrypoint" in one:
             assert [*one["entrypoint"], *one["command"]] == command_of(written[name])
     wrong = tmp_path / "compose.yaml"
-    wrong.write_text("services: {a: {image: x, depends_on: [b]}}\n", encoding="utf-8")
-    assert "undefined service" in compose(str(wrong), folder=tmp_path).stderr
+    wrong.write_text("services: {a: {image: x, comand: [b]}}\n", encoding="utf-8")
+    assert "comand" in compose(str(wrong), folder=tmp_path).stderr
 
 
 @pytest.mark.parametrize("folder", [FOLDER, ROOT / "examples" / "monitoring"])
