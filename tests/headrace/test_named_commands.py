@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 _NAMED = re.compile(r"(?<!import )\bheadrace ([a-z]+)\b(?: ([a-z][a-z-]*))?")
 #: Sentences, no commands.
 _SENTENCES = {("prune", "needs")}
-PLACES = ("README.md", "docs", "examples", "headrace", "trainer", "warehouse", "pipelines", "transforms")
+PLACES = ("README.md", "docs", "examples", "deploy", "headrace", "trainer", "warehouse", "pipelines", "transforms")
 
 
 def texts(place: str) -> Iterator[tuple[Path, str]]:

@@ -1,4 +1,4 @@
-"""The logs of two days, and the variables with which the examples run ``headrace`` of this checkout."""
+"""The logs of two days, and the variables with which the examples run ``headrace`` of this checkout, whose first training is killed."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ model.input("overlap", (words & hr.text("ad_title").lower().unigrams()).hash_buc
 model.input("user", hr.int64("user_id").hash_buckets(500))
 model.input("price", hr.float32("price").fill_null(0.0).log1p())
 """
+#: ``headrace`` of this checkout; its first training is killed after three seconds.
+_COMMAND = """#!/bin/sh
+export PYTHONPATH="{root}"
+if [ "$1" = train ] && mkdir "{folder}/killed" 2>/dev/null; then
+  exec timeout --signal KILL 3 "{python}" -m headrace "$@"
+fi
+exec "{python}" -m headrace "$@"
+"""
 
 
 @dataclass(frozen=True)
@@ -48,12 +56,12 @@ class Daily:
     events: dict[str, int]
     environment: dict[str, str]
 
-    def run(self, orchestrator: str, program: str, *words: str, **variables: str) -> str:
-        """The output of a program of an orchestrator."""
+    def run(self, orchestrator: str, program: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """A program of an orchestrator, which must succeed."""
         done = subprocess.run([str(programs(orchestrator) / program), *words], cwd=self.folder, env={**self.environment, **variables}, capture_output=True,
                               text=True, timeout=PATIENCE_SECS)  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return done
 
     def trained(self, capsys: pytest.CaptureFixture[str]) -> int:
         """The events of the newest checkpoint."""
@@ -81,7 +89,7 @@ def daily(tmp_path: Path) -> Daily:
     (tmp_path / "models.py").write_text(_MODELS, encoding="utf-8")
     (tmp_path / "options.json").write_text(json.dumps(UNTRIED), encoding="utf-8")
     command = tmp_path / "headrace"
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m headrace "$@"\n', encoding="utf-8")
+    command.write_text(_COMMAND.format(root=ROOT, python=sys.executable, folder=tmp_path), encoding="utf-8")
     command.chmod(0o755)
     given = {
         "HEADRACE_HOME": tmp_path / "home",

@@ -51,7 +51,11 @@ def settings(daily: Daily) -> dict[str, str]:
     }
     home = daily.folder / "airflow"
     (home / "dags").mkdir(parents=True)
-    (home / "dags" / EXAMPLE.name).write_bytes(EXAMPLE.read_bytes())
+    text = EXAMPLE.read_text(encoding="utf-8")
+    assert "timedelta(minutes=2)" in text
+    (home / "dags" / EXAMPLE.name).write_text(
+        text.replace("timedelta(minutes=2)", "timedelta(seconds=2)"), encoding="utf-8"
+    )
     path = f"{programs('airflow')}{os.pathsep}{os.environ['PATH']}"
     return {"AIRFLOW_HOME": str(home), "PATH": path, **{f"AIRFLOW__{name}": value for name, value in given.items()}}
 
@@ -79,7 +83,7 @@ def states(output: str) -> dict[str, str]:
 
 @pytest.mark.timeout(900)
 def test_the_scheduler_runs_each_day(daily: Daily, capsys: pytest.CaptureFixture[str]) -> None:
-    """The runs of two days start by their schedule, in their order; a day that runs again changes nothing."""
+    """The runs of two days start by their schedule, in their order; a killed training is retried; a day that runs again changes nothing."""
     need("airflow")
     variables = settings(daily)
     daily.run("airflow", "airflow", "db", "migrate", **variables)
@@ -90,7 +94,7 @@ def test_the_scheduler_runs_each_day(daily: Daily, capsys: pytest.CaptureFixture
 
         def succeeded() -> bool:
             words = ("dags", "list-runs", "headrace_daily", "--output", "json")
-            return states(daily.run("airflow", "airflow", *words, **variables)) == dict.fromkeys(DAYS, "success")
+            return states(daily.run("airflow", "airflow", *words, **variables).stdout) == dict.fromkeys(DAYS, "success")
 
         wait_until(succeeded, "both days have succeeded", processes)
         again = ("--start-date", DAYS[0], "--end-date", f"{DAYS[0]}T12:00:00", "--yes")
@@ -98,6 +102,7 @@ def test_the_scheduler_runs_each_day(daily: Daily, capsys: pytest.CaptureFixture
         assert not succeeded()
         wait_until(succeeded, "the first day has succeeded again", processes)
     assert daily.trained(capsys) == sum(daily.events.values())
+    assert (daily.folder / "killed").is_dir()
     assert daily.links() == ["000000-full", "000001-delta"]
 
 
