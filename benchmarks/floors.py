@@ -11,16 +11,12 @@ how many times the limit the figure takes. Best rounds, since a limit is one onl
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
-import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +28,7 @@ from benchmarks.ps_fetch_speed import Fetches
 from benchmarks.reading_floor import Stored
 from benchmarks.support.embedding_cases import Case
 from benchmarks.support.harness import machine
+from benchmarks.support.loopback import loopback
 from benchmarks.support.ours import RowGroups
 from benchmarks.support.server_processes import ServerProcesses
 from benchmarks.support.side_of_engine import EngineRunner
@@ -124,47 +121,6 @@ class Machine:
         with (self.folder / "appended").open("ab", buffering=0) as file:
             for _ in range(pages):
                 file.write(self._from[:_PAGE_BYTES].data)
-
-
-def _answer(pipe: Connection, request_bytes: int, answer_bytes: int) -> None:
-    content = bytes(answer_bytes)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        pipe.send(listening.getsockname()[1])
-        connection, _ = listening.accept()
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        room = bytearray(request_bytes)
-        while _received(connection, room):
-            connection.sendall(content)
-
-
-def _received(connection: socket.socket, room: bytearray) -> bool:
-    view = memoryview(room)
-    while view:
-        taken = connection.recv_into(view)
-        if not taken:
-            return False
-        view = view[taken:]
-    return True
-
-
-@contextmanager
-def loopback(request_bytes: int, answer_bytes: int) -> Iterator[Callable[[], object]]:
-    """A request to another process, and its answer, over a bare connection."""
-    context = multiprocessing.get_context("spawn")
-    pipe, other = context.Pipe()
-    process = context.Process(target=_answer, args=(other, request_bytes, answer_bytes), daemon=True)
-    process.start()
-    with socket.create_connection(("127.0.0.1", pipe.recv())) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        request, room = bytes(request_bytes), bytearray(answer_bytes)
-
-        def exchange() -> None:
-            connection.sendall(request)
-            _received(connection, room)
-
-        yield exchange
-    process.join(5.0)
-    process.kill()
 
 
 def _transforms(hardware: Machine, rows: int) -> list[Figure]:

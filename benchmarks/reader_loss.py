@@ -2,7 +2,7 @@
 
     python -m benchmarks.reader_loss [--kills 10] [--globo FOLDER] [--unit-secs 0.05] [--unit-rows 2048] [--small]
 
-Two reader processes serve one host by Flight; each takes at least ``--unit-secs`` for a unit, as slow storage does. The host trains
+Two reader processes serve one host; each takes at least ``--unit-secs`` for a unit, as slow storage does. The host trains
 a unit in three quarters of that time, which one reader with two units in flight sustains, and its buffer holds only a few units, so that
 it does not hide the loss. One reader is killed with SIGKILL. The host is at full speed when from then on it waits for no unit longer than
 half of the time in which it trains one. Target: under 2 s.

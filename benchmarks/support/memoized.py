@@ -78,9 +78,11 @@ def memoize(folder: Path, source: Path | None, hours: int, rows: int) -> Memoize
 
 
 @contextmanager
-def reader_process(home: Path, secs_per_unit: float = 0.0) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def reader_process(
+    home: Path, secs_per_unit: float = 0.0, kept_bytes: int = 1 << 30
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A reader in a process of its own, and its address."""
-    command = [sys.executable, "-m", "benchmarks.support.memoized", str(home), str(secs_per_unit)]
+    command = [sys.executable, "-m", "benchmarks.support.memoized", str(home), str(secs_per_unit), str(kept_bytes)]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -97,12 +99,12 @@ class _SlowReader(UnitReader):
         return super().pack(request)
 
 
-def main(home: str, secs_per_unit: str) -> None:
+def main(home: str, secs_per_unit: str, kept_bytes: str) -> None:
     """Serve until the process is killed, each unit after so many seconds."""
     keep_freed_memory()
     warm_up()
     solution = ReadSolution.from_json((Path(home) / "solution.json").read_text())
-    reader = _SlowReader(lambda _: solution, read_by_solution(Storage(home)), kept_bytes=1 << 30)
+    reader = _SlowReader(lambda _: solution, read_by_solution(Storage(home)), kept_bytes=int(kept_bytes))
     reader.secs_per_unit = float(secs_per_unit)
     with ReaderService(Address("127.0.0.1", 0), reader, token=TOKEN) as service:
         print(service.address, flush=True)

@@ -1,4 +1,4 @@
-"""A TCP service of framed streams, for hosts and for servers: one thread a connection, each with TLS or without it.
+"""A TCP service of framed streams, for readers, hosts and servers: one thread a connection, each with TLS or without it.
 
 A stream that is damaged or refused gets an error in a frame, and ends; the other streams go on.
 """

@@ -30,11 +30,12 @@ _NEXT_STEP = "check the network between the two processes, and run the same rele
 
 
 class WireProtocol(IntEnum):
-    """Which two roles speak: an engine with its servers or workers, two hosts, or the caller and the service of an action."""
+    """Which two roles speak: an engine with its servers or workers, two hosts, the caller and the service of an action, or a host and a reader."""
 
     ROWS = 1
     HOSTS = 2
     ACTIONS = 3
+    UNITS = 4
 
 
 class FrameHeader(NamedTuple):

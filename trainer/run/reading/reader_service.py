@@ -1,4 +1,4 @@
-"""A reader as a Flight service: an action with a :class:`UnitRequest` is answered with the packed bytes of the unit, in chunks.
+"""A reader as a service of framed streams: a :class:`UnitRequest` is answered with the packed bytes of the unit.
 
 It is stateless: any reader of a job serves any unit, with the same values, so a host asks another one when it ends.
 """
@@ -6,45 +6,50 @@ It is stateless: any reader of a job serves any unit, with the same values, so a
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
 
-import numpy as np
-
-from trainer.run.reading.packed_units import PackedUnit
 from trainer.run.reading.reader_metrics import reader_families
+from trainer.run.reading.unit_frames import UnitFrame, check_greeting, check_request
 from trainer.run.reading.unit_reader import UnitReader
-from trainer.run.reading.unit_requests import MOST_REQUEST_BYTES, UnitRequest
-from trainer.wire.flight.action_service import ActionService, Bytes
-from trainer.wire.flight.addresses import Address
-from trainer.wire.flight.client import Client
-from trainer.wire.flight.error_documents import BadAnswer, Unreachable
-from transforms.arrays import Array
-from transforms.errors import DataError
+from trainer.run.reading.unit_requests import UnitRequest
+from trainer.wire.flight.addresses import Address, check_token, is_token
+from trainer.wire.flight.connections import listen
+from trainer.wire.flight.error_documents import Unreachable, in_one_line, to_bytes
+from trainer.wire.frame_stream import FrameStream
+from trainer.wire.framed_service import FramedService, FramedStreams
+from trainer.wire.frames import Bytes, WireProtocol
+from transforms.errors import HeadraceError, InputError
 from transforms.log_fields import log_fields
 from transforms.metrics.families import Family
 from transforms.metrics.instruments import Histogram
 from transforms.tracing.spans import span
 
-STATUS, UNIT = "status", "unit"
-#: A unit is sent in messages of this length, since the memory for longer ones is mapped again each time.
-CHUNK_BYTES = 1 << 20
-#: The length of a unit in the first message, before its bytes, and the longest unit that is accepted.
-_SIZE_BYTES = 8
-MOST_UNIT_BYTES = 1 << 30
+_LOG = logging.getLogger(__name__)
+#: Connections at once; more are closed unread. A host has as many to a reader as units that it receives at once.
+_MOST_CONNECTIONS = 2048
+#: How long a host may take to receive an answer, a wait for space in its buffer included.
+_ANSWER_SECS = 60.0
 #: The speed in a status is that of about this time.
 _SPEED_SECS = 10.0
-#: Called with a unit's bytes before they are received: waits for space, and returns whether the unit is still wanted.
-Admit = Callable[[int], bool]
 
 
-class ReaderService(ActionService):
-    """Serves the units of a :class:`UnitReader`.
+class ReaderService:
+    """Serves the units of a :class:`UnitReader` from its construction until :meth:`close`.
 
-    ``most_units``: the units that are read and packed at once; more wait. Packed units are in memory until their hosts have
-    received them, which are as many as hosts have in flight.
+    Packed units are in memory until their hosts have received them, which are as many as hosts have in flight.
+
+    Args:
+        address: where to listen; port 0 lets the system choose one.
+        reader: reads and packs the units.
+        token: that a host must have; empty for none.
+        most_units: the units that are read and packed at once; more wait.
+
+    Raises :class:`ConfigError` if the port is in use, or for an address off loopback without a token.
     """
 
     def __init__(
@@ -64,25 +69,56 @@ class ReaderService(ActionService):
         self._busy_secs = 0.0
         self._marks = [(clock(), 0)]
         self._unit_times, self._queue_times = Histogram(clock=clock), Histogram(clock=clock)
-        super().__init__(address, self._act, token=token, most_bytes=MOST_REQUEST_BYTES)
+        check_token(address, token)
+        self._token = token
+        self._listening = listen(address)
+        self.address = Address(address.host, self._listening.getsockname()[1])
+        streams = FramedStreams(WireProtocol.UNITS, UnitFrame.ERROR, "host", most=_MOST_CONNECTIONS)
+        self._service = FramedService(self._listening, streams, self._serve)
 
-    def _act(self, name: str, content: bytes) -> Iterator[Bytes]:
-        """The length of a unit and its bytes; or the counts of what was served."""
-        if name == STATUS:
-            return iter([json.dumps(self.status()).encode()])
-        if name == UNIT:
-            return self._unit(content)
-        raise DataError("an action of a reader must be a known one", value=name[:80], allowed=f"{STATUS}, {UNIT}")
+    def _serve(self, frames: FrameStream, until_secs: float) -> None:
+        """Answer the requests of one connection, one after the other."""
+        self._await_greeting(frames, until_secs)
+        while (frame := frames.receive_header()) is not None:
+            kind = check_request(frame)
+            content = frames.receive_new_body(frame)
+            if kind is UnitFrame.STATUS:
+                self._send(frames, kind, json.dumps(self.status()).encode())
+            else:
+                self._answer(frames, content)
 
-    def _unit(self, content: bytes) -> Iterator[Bytes]:
-        self._enter()
+    def _await_greeting(self, frames: FrameStream, until_secs: float) -> None:
+        greeting = frames.receive_new_body(check_greeting(frames.receive_header(until_secs)), until_secs)
+        if not is_token(bytes(greeting), self._token):
+            raise InputError("the token must be that of the job", next_step="give the job's --token-file")
+
+    def _answer(self, frames: FrameStream, content: Bytes) -> None:
+        """Send a unit, or the error in its place."""
+        with self._changed:
+            self._active += 1
         try:
-            unit = self._packed(UnitRequest.from_bytes(content))
-            yield len(unit).to_bytes(_SIZE_BYTES, "little")
-            for at in range(0, len(unit), CHUNK_BYTES):
-                yield unit[at : at + CHUNK_BYTES]
-        finally:  # also when the call ends before all is sent
-            self._exit()
+            self._send(frames, *self._unit(content))
+        finally:  # also when the connection ends before all is sent
+            with self._changed:
+                self._active -= 1
+                self._changed.notify_all()
+
+    def _unit(self, content: Bytes) -> tuple[UnitFrame, Bytes]:
+        """The answer to the request of a unit."""
+        try:
+            if self._leaving:
+                raise Unreachable("a reader that is asked for units must not be leaving", where=str(self.address),
+                                  next_step="ask another reader")  # fmt: skip
+            return UnitFrame.UNIT, self._packed(UnitRequest.from_bytes(bytes(content)))
+        except HeadraceError as error:
+            _LOG.info("a unit was refused: %s", in_one_line(error))
+            return UnitFrame.ERROR, to_bytes(error)
+        except Exception as error:
+            _LOG.exception("a unit failed")
+            return UnitFrame.ERROR, to_bytes(error)
+
+    def _send(self, frames: FrameStream, kind: UnitFrame, body: Bytes) -> None:
+        frames.send_frame(kind, [body], _ANSWER_SECS)
 
     def _packed(self, request: UnitRequest) -> memoryview:
         arrived = self._clock()
@@ -105,18 +141,6 @@ class ReaderService(ActionService):
             while len(self._marks) > 2 and self._marks[1][0] < now - _SPEED_SECS:
                 self._marks.pop(0)
         return content.data
-
-    def _enter(self) -> None:
-        with self._changed:
-            if self._leaving:
-                raise Unreachable("a reader that is asked for units must not be leaving", where=str(self.address),
-                                  next_step="ask another reader")  # fmt: skip
-            self._active += 1
-
-    def _exit(self) -> None:
-        with self._changed:
-            self._active -= 1
-            self._changed.notify_all()
 
     def status(self) -> dict[str, Any]:
         """What was served, what is being served, and the speed of the last seconds in rows."""
@@ -142,49 +166,15 @@ class ReaderService(ActionService):
             self._leaving = True
             return self._changed.wait_for(lambda: not self._active, timeout_secs)
 
+    def close(self) -> None:
+        """Stop answering; connections end."""
+        self._service.close()
+        self._listening.close()
 
-def fetch_unit(
-    client: Client,
-    request: UnitRequest,
-    *,
-    timeout_secs: float,
-    admit: Admit = lambda size: True,
-    most_bytes: int = MOST_UNIT_BYTES,
-) -> PackedUnit | None:
-    """The bytes of a unit from one reader; None if ``admit`` refuses them.
+    def __enter__(self) -> Self:
+        return self
 
-    ``most_bytes``: of a unit. Memory is taken for a unit once it is admitted, and never more than was announced.
-    Raises what :meth:`Client.act` raises, and :class:`BadAnswer` for an answer that is not one unit.
-    """
-    where = f"{client.address}, fragment {request.fragment}"
-
-    def take(chunks: Iterator[memoryview]) -> PackedUnit | None:
-        size = _announced(next(chunks, b""), most_bytes, where)
-        return PackedUnit.of(_received(chunks, size, where)) if admit(size) else None
-
-    return client.act(UNIT, request.to_bytes(), take, timeout_secs=timeout_secs)
-
-
-def _announced(content: Any, most_bytes: int, where: str) -> int:
-    """The length of a unit."""
-    found = bytes(memoryview(content)[: _SIZE_BYTES + 1])
-    size = int.from_bytes(found, "little")
-    if len(found) != _SIZE_BYTES or size > most_bytes:
-        raise BadAnswer("a reader must announce the length of a unit", where=where, value=size,
-                        allowed=f"at most {most_bytes:,} in {_SIZE_BYTES} bytes")  # fmt: skip
-    return size
-
-
-def _received(chunks: Iterator[Any], size: int, where: str) -> Array:
-    """The bytes of a unit of ``size`` bytes."""
-    content, at = np.empty(size, np.uint8), 0
-    for chunk in chunks:
-        part = np.frombuffer(chunk, np.uint8)
-        if not 0 < len(part) <= size - at:
-            raise BadAnswer("a unit must have the length that was announced", where=where, value=f"at least {at + len(part)}",
-                            allowed=str(size))  # fmt: skip
-        content[at : at + len(part)] = part
-        at += len(part)
-    if at != size:
-        raise BadAnswer("a reader must send a whole unit", where=where, value=f"{at} bytes", allowed=str(size))
-    return content
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

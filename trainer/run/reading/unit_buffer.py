@@ -17,6 +17,7 @@ from enum import Enum
 from functools import partial
 from statistics import median
 
+from trainer.errors import DamagedFrame
 from trainer.run.reading.columns import DecodedFragment
 from trainer.run.reading.packed_units import Delivered
 from trainer.run.reading.unit_fetching import Connect, Fetcher
@@ -562,7 +563,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         number = job.request.number
         with self._lock:
             # While another reader can serve the unit, one that answers badly is as good as lost.
-            is_lost = is_lost or (isinstance(error, BadAnswer) and len(self._readers) > 1)
+            is_lost = is_lost or (isinstance(error, BadAnswer | DamagedFrame) and len(self._readers) > 1)
             if not is_lost and not job.revoked and classify(describe_error(error)) is ErrorClass.TRANSIENT:
                 is_final = self._count_failure(number, error)
             else:

@@ -74,13 +74,13 @@ class UnitRequest:
         return int.from_bytes(self.row_bits, "little").bit_count() if self.row_bits else self.rows
 
     def to_bytes(self) -> bytes:
-        """The request as a Flight ticket, the inverse of :meth:`from_bytes`."""
+        """The request as the body of a frame, the inverse of :meth:`from_bytes`."""
         bits = base64.b64encode(zlib.compress(self.row_bits, 1)).decode("ascii") if self.row_bits else ""
         return json.dumps({**asdict(self), "row_bits": bits}, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> UnitRequest:
-        """The request in a ticket. Raises :class:`DataError`."""
+        """The request in the body of a frame. Raises :class:`DataError`."""
         try:
             if len(content) > MOST_REQUEST_BYTES:
                 raise ValueError(f"{len(content)} bytes, at most {MOST_REQUEST_BYTES}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import resource
@@ -19,6 +18,7 @@ import psutil
 import pytest
 
 from headrace.cli.training_jobs import role_command
+from tests.support.fake_readers import FakeReader, announce, send_whole
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.job.launch.jobs import RELEASE, launch, make_warehouse, run_job, settings, supervise
 from tests.trainer.synthetic import config
@@ -32,17 +32,17 @@ from trainer.job.host.host_messages import HostFrame, HostGreeting, Sender, writ
 from trainer.job.launch.run_comparison import run_differences
 from trainer.job.launch.supervisor import Supervisor, SupervisorSettings
 from trainer.run.preparation.preparation import prepare_run
-from trainer.run.reading.reader_service import UNIT
+from trainer.run.reading.unit_frames import UnitFrame
 from trainer.scheduling.events import Role, RoleKind
 from trainer.scheduling.orders import Commit, Leave
 from trainer.scheduling.transitions import JobState
 from trainer.wire.flight.action_service import ActionService
 from trainer.wire.flight.addresses import Address
-from trainer.wire.flight.client import Client
 from trainer.wire.flight.error_documents import from_bytes
 from trainer.wire.frame_stream import FrameStream
+from trainer.wire.framed_service import connect_stream
 from trainer.wire.frames import FrameHeader, FrameOrder, WireProtocol
-from transforms.errors import Busy, HeadraceError, StorageError
+from transforms.errors import Busy, StorageError
 from warehouse import read_solution, submit_model
 from warehouse.reading.reader import read_labels
 from warehouse.scheduling.backoff import Backoff
@@ -255,11 +255,14 @@ def test_oversized_messages_change_nothing_in_a_running_job(warehouse, tmp_path,
     sent_bytes = {RoleKind.READER: 1 << 28, RoleKind.HOST: 1 << 31}
 
     def flood_reader(address):
-        client = Client(address, token=token)
-        with pytest.raises(HeadraceError) as caught:
-            client.act(UNIT, bytes(sent_bytes[RoleKind.READER]), list, timeout_secs=PATIENCE_SECS)
-        client.close()
-        refused[RoleKind.READER] = caught.value
+        order, length = FrameOrder(WireProtocol.UNITS, 5), sent_bytes[RoleKind.READER]
+        long = FrameHeader(WireProtocol.UNITS, UnitFrame.UNIT, length, session=5, sequence=1).to_bytes()
+        with contextlib.closing(connect_stream(address, PATIENCE_SECS)) as stream:
+            frames = FrameStream(stream, order)
+            with contextlib.suppress(OSError):
+                frames.send([*order.write(UnitFrame.GREETING, [token.encode()]), long, bytes(length)], PATIENCE_SECS)
+            frame = frames.receive_header()
+            refused[RoleKind.READER] = from_bytes(bytes(frames.receive_new_body(frame)), str(address))
 
     def flood_host(address):
         with socket.create_connection((address.host, address.port), PATIENCE_SECS) as stream:
@@ -298,10 +301,10 @@ def test_oversized_messages_change_nothing_in_a_running_job(warehouse, tmp_path,
 
 
 BAD_ANSWERS = {
-    "truncated": lambda: [(100_000).to_bytes(8, "little"), bytes(50_000)],
-    "random": lambda: [(1000).to_bytes(8, "little"), os.urandom(1000)],
-    "endless": lambda: itertools.chain([(1 << 20).to_bytes(8, "little")], itertools.repeat(bytes(1 << 20))),
-    "oversized": lambda: [(1 << 50).to_bytes(8, "little")],
+    "truncated": announce(100_000, bytes(50_000)),
+    "random": send_whole(os.urandom(1000)),
+    "endless": announce(1 << 20, bytes(1 << 20), is_endless=True),
+    "oversized": announce(1 << 50),
 }
 
 
@@ -309,14 +312,7 @@ class BadReader:
     """A reader of a job that answers each request for a unit with the same bytes."""
 
     def __init__(self, files, job, name):
-        self.asked, answer = 0, BAD_ANSWERS[name]
-
-        def act(kind, content):
-            self.asked += kind == UNIT
-            return iter(answer() if kind == UNIT else [b"{}"])
-
-        token = files.read_token()
-        self._service = ActionService(Address("127.0.0.1", 0), act, token=token, most_bytes=1 << 14)
+        self._service = FakeReader(BAD_ANSWERS[name])
         self._client = ControllerClient.of_run(files, job=job)
         self._membership = Membership(
             self._client,
@@ -326,6 +322,10 @@ class BadReader:
             report=lambda: RoleReport(str(self._service.address)),
         )
         self._membership.start()
+
+    @property
+    def asked(self):
+        return self._service.asked
 
     def _on_orders(self, orders, peers):
         if any(isinstance(order, Leave) for order in orders):

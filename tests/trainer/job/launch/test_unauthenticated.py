@@ -28,14 +28,16 @@ from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.job.control.serving import serving
 from tests.trainer.job.launch.test_notices import Taken, request
-from tests.trainer.run.reading.test_unit_reader import reader_of
+from tests.trainer.run.reading.test_unit_reader import reader_of, unit
 from trainer.job.host.exchange_service import ExchangeService
 from trainer.job.host.host_exchange import HostExchange
 from trainer.job.host.host_messages import HostFrame
 from trainer.job.host.mailbox import Mailbox
 from trainer.job.launch.http_notice import HttpNotice
 from trainer.job.launch.notices import watch_notices
-from trainer.run.reading.reader_service import STATUS, ReaderService
+from trainer.run.reading.reader_link import ReaderLink
+from trainer.run.reading.reader_service import ReaderService
+from trainer.run.reading.unit_frames import UnitFrame
 from trainer.servers.client_updates import Greeting
 from trainer.servers.server_status import read_status
 from trainer.servers.session_roles import SessionRole
@@ -180,7 +182,7 @@ def _flight_bytes(service: Address) -> Callable[[random.Random], bytes]:
             client = Client(recorder.address, token=token)
             with pytest.raises(Exception, match="token must be that of the job"):
                 client.call(
-                    lambda one, options: list(one.do_action(flight.Action(STATUS, b"x" * 300), options)),
+                    lambda one, options: list(one.do_action(flight.Action("status", b"x" * 300), options)),
                     timeout_secs=PATIENCE_SECS,
                 )
             client.close()
@@ -188,17 +190,23 @@ def _flight_bytes(service: Address) -> Callable[[random.Random], bytes]:
     return lambda draw: mutated(draw.choice(recorded), draw, TOKENS)
 
 
+def _reader_bytes(draw: random.Random) -> bytes:
+    order = FrameOrder(WireProtocol.UNITS, 7)
+    token = draw.choice([b"wrong", b"", TOKEN.encode()[:-1], TOKEN.encode() + b"x", b"\xff" * 8, b"x" * 5000])
+    sent = b"".join(order.write(draw.choice([UnitFrame.GREETING] * 9 + [UnitFrame.STATUS]), [token]))
+    further = b"".join(order.write(draw.choice(list(UnitFrame)), [unit(0, 5).to_bytes()]))
+    return mutated(sent, draw, TOKENS) if draw.random() < 0.5 else sent + further
+
+
 @contextmanager
 def _reader() -> Iterator[Entrance]:
     with ReaderService(LOOPBACK, reader_of(), token=TOKEN) as service:
 
         def check() -> None:
-            client = Client(service.address, token=TOKEN)
-            found = client.act(STATUS, b"", list, timeout_secs=PATIENCE_SECS)
-            client.close()
-            assert json.loads(bytes(found[0]))["units"] == 0
+            with closing(ReaderLink(service.address, TOKEN, PATIENCE_SECS)) as link:
+                assert json.loads(link.status(PATIENCE_SECS))["units"] == 0
 
-        yield Entrance(service.address, _flight_bytes(service.address), check, 2)
+        yield Entrance(service.address, _reader_bytes, check)
 
 
 @contextmanager

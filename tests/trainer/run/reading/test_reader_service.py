@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -8,37 +7,39 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from contextlib import closing, contextmanager, suppress
 
-import grpc
 import numpy as np
 import psutil
-import pyarrow as pa
 import pytest
-from pyarrow import flight
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.conftest import ROOT
 from tests.support.examples import scaled
+from tests.support.fake_readers import FakeReader, announce, send_whole
 from tests.support.mutations import mutated
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.run.reading.test_unit_reader import DATA, LAYOUT, events_of, events_of_units, reader_of, unit
-from trainer.errors import BadFeature
+from trainer.errors import BadFeature, DamagedFrame
 from trainer.run.reading.packed_units import PackedUnit, UnitLayout, unpack_unit
-from trainer.run.reading.reader_service import CHUNK_BYTES, STATUS, UNIT, ReaderService, fetch_unit
+from trainer.run.reading.reader_link import ReaderLink
+from trainer.run.reading.reader_service import ReaderService
+from trainer.run.reading.unit_fetching import RemoteFetcher
+from trainer.run.reading.unit_frames import MOST_GREETING_BYTES, MOST_STATUS_BYTES, UnitFrame, check_answer
 from trainer.run.reading.unit_reader import UnitReader
 from trainer.run.reading.unit_requests import MOST_REQUEST_BYTES
-from trainer.wire.flight.action_service import FRAME_BYTES, ActionService
-from trainer.wire.flight.addresses import Address
-from trainer.wire.flight.client import Client
-from trainer.wire.flight.error_documents import BadAnswer, RemoteError, Unreachable
-from trainer.wire.flight.sealed_actions import seal_request
-from transforms.errors import HeadraceError
+from trainer.wire.flight.addresses import LOOPBACK, Address
+from trainer.wire.flight.error_documents import MOST_ERROR_BYTES, BadAnswer, RemoteError, Unreachable, from_bytes
+from trainer.wire.frame_stream import FrameStream
+from trainer.wire.framed_service import connect_stream
+from trainer.wire.frames import FrameHeader, FrameOrder, WireProtocol
 
-LOOPBACK = Address("127.0.0.1", 0)
 SECS = 30.0
-
-
 #: Meant to run out.
 _SHORT_SECS = 0.05
+SESSION = 5
 
 
 @pytest.fixture
@@ -47,116 +48,175 @@ def service():
         yield running
 
 
-def fetched(client, request, **options):
-    """The columns of a unit from a service."""
-    packed = fetch_unit(client, request, timeout_secs=SECS, **options)
-    return unpack_unit(packed, UnitLayout.of(LAYOUT), request)
+@contextmanager
+def fetcher_of(address, **options):
+    with closing(RemoteFetcher(str(address), **{"timeout_secs": SECS, **options})) as fetcher:
+        yield fetcher
 
 
-def call(client, name, content=b""):
-    return client.act(name, content, list, timeout_secs=SECS)
+def fetched(address, request, **options):
+    """The columns of a unit from a service, over a connection of its own."""
+    with fetcher_of(address, **options) as fetcher:
+        return unpacked(fetcher, request)
 
 
-def status_of(client):
-    (found,) = call(client, STATUS)
-    return json.loads(bytes(found))
+def unpacked(fetcher, request):
+    return unpack_unit(fetcher.fetch(request, lambda size: True), UnitLayout.of(LAYOUT), request)
+
+
+def status_of(address):
+    with closing(ReaderLink(address, "", SECS)) as link:
+        return json.loads(link.status(SECS))
+
+
+@contextmanager
+def connected(address):
+    """The frames of a client that writes them itself."""
+    with closing(connect_stream(address, SECS)) as stream:
+        yield FrameStream(stream, FrameOrder(WireProtocol.UNITS, SESSION))
+
+
+def refusal(address, parts):
+    """The error with which a service ends a connection with these bytes."""
+    with connected(address) as frames:
+        with suppress(OSError):
+            frames.send(parts, SECS)
+        frame = frames.receive_header(time.monotonic() + SECS)
+        assert frame is not None
+        assert frame.kind == UnitFrame.ERROR
+        return from_bytes(bytes(frames.receive_new_body(frame)), str(address))
+
+
+def asking(*frames):
+    """The bytes of a greeting without a token, and of these frames."""
+    order = FrameOrder(WireProtocol.UNITS, SESSION)
+    parts = order.write(UnitFrame.GREETING)
+    for kind, content in frames:
+        parts += order.write(kind, [content])
+    return parts
 
 
 def test_a_unit_arrives_as_it_is_stored(service):
-    client = Client(service.address)
-    found = fetched(client, unit(5, 60))
+    found = fetched(service.address, unit(5, 60))
     assert events_of_units([found]) == events_of(DATA.tables["hour=00/1.parquet"].slice(5, 60))
-    status = status_of(client)
+    status = status_of(service.address)
     assert (status["units"], status["rows"], status["active"], status["leaving"]) == (1, 60, 0, False)
     assert status["rows_per_sec"] > 0
 
 
-def test_an_error_of_a_reader_is_raised_with_its_classes():
+def test_an_error_of_a_reader_is_raised_with_its_classes_and_the_reader_goes_on():
+    is_bad = [True]
+
     def read(_solution, fragment):
-        raise BadFeature("a fragment must have a column for every input", where="fragment x", value={"a": 1})
+        if is_bad.pop():
+            raise BadFeature("a fragment must have a column for every input", where="fragment x", value={"a": 1})
+        return DATA.tables[fragment.path]
 
-    with ReaderService(LOOPBACK, reader_of(read)) as service, pytest.raises(RemoteError) as caught:
-        fetched(Client(service.address), unit(0, 5))
-    error = caught.value
-    assert error.kinds[:4] == ("BadFeature", "DataError", "HeadraceError", "Exception")
-    assert (error.what, error.value) == ("a fragment must have a column for every input", "{'a': 1}")
-    assert error.where == f"{service.address}: fragment x"
+    with ReaderService(LOOPBACK, reader_of(read)) as service, fetcher_of(service.address) as fetcher:
+        with pytest.raises(RemoteError) as caught:
+            unpacked(fetcher, unit(0, 5))
+        error = caught.value
+        assert error.kinds[:4] == ("BadFeature", "DataError", "HeadraceError", "Exception")
+        assert (error.what, error.value) == ("a fragment must have a column for every input", "{'a': 1}")
+        assert error.where == f"{service.address}: fragment x"
+        is_bad.append(False)
+        assert unpacked(fetcher, unit(0, 5)).rows == 5
 
 
-@pytest.mark.medium
 def test_a_malformed_request_is_refused(service):
-    client = Client(service.address)
     for content in (b"", b"{}", os.urandom(100), b"[" * 5000):
-        with pytest.raises(RemoteError, match="JSON object"):
-            call(client, UNIT, content)
-    for size in (MOST_REQUEST_BYTES + 1, 1 << 20, 32 << 20):
-        with pytest.raises(HeadraceError, match="must be short") as caught:
-            call(client, UNIT, b"x" * size)
-        assert len(str(caught.value)) < 2000
-    with pytest.raises(RemoteError, match="must be a known one"):
-        call(client, "halt")
-    assert fetched(client, unit(0, 5)).rows == 5
-    assert status_of(client)["active"] == 0
+        assert "JSON object" in refusal(service.address, asking((UnitFrame.UNIT, content))).what
+    for size in (MOST_REQUEST_BYTES + 1, 1 << 20):
+        assert "must be short" in refusal(service.address, asking((UnitFrame.UNIT, b"x" * size))).what
+    assert "known one" in refusal(service.address, asking((9, b""))).what
+    assert "greeting" in refusal(service.address, FrameOrder(WireProtocol.UNITS, SESSION).write(UnitFrame.STATUS)).what
+    long = FrameOrder(WireProtocol.UNITS, SESSION).write(UnitFrame.GREETING, [b"x" * (MOST_GREETING_BYTES + 1)])
+    assert "greeting" in refusal(service.address, long).what
+    assert fetched(service.address, unit(0, 5)).rows == 5
+    assert status_of(service.address)["active"] == 0
 
 
-def test_mutated_requests_are_answered_or_refused(service):
-    """At the level of gRPC's messages, and of the bytes of its connection."""
-    draw, good = random.Random(11), flight.Action(UNIT, seal_request(UNIT, unit(0, 5).to_bytes(), 5)).serialize()
-    refusals = (
-        grpc.StatusCode.UNKNOWN,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-    )  # the latter of a message that says that it is longer
-    tokens = (b"\xff" * 5, b"{}", b"-1", b'"rows":', b"9" * 40, b"[" * 100, b"\x0a", b"\x12")
-    with grpc.insecure_channel(str(service.address)) as channel:
-        do_action = channel.unary_stream("/arrow.flight.protocol.FlightService/DoAction")
-        for _ in range(scaled(300)):
-            stream = do_action(mutated(good, draw, tokens), timeout=PATIENCE_SECS)
-            with contextlib.suppress(grpc.RpcError):
-                list(stream)
-            assert stream.code() in (grpc.StatusCode.OK, *refusals)
-    begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
-    for number in range(scaled(100)):
-        content = mutated(begin, draw) if number % 2 else draw.randbytes(draw.randrange(500))
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection((service.address.host, service.address.port)) as raw,
-        ):
-            raw.sendall(content)
-    client = Client(service.address)
-    assert fetched(client, unit(0, 5)).rows == 5
-    assert status_of(client)["active"] == 0
+def test_mutated_streams_are_answered_or_refused(service):
+    """Each ends in time, with units of the request that was meant, or none."""
+    draw, good = random.Random(11), b"".join(asking((UnitFrame.UNIT, unit(0, 5).to_bytes()), (UnitFrame.STATUS, b"")))
+    tokens = (b"\xff" * 5, b"{}", b"-1", b'"rows":', b"9" * 40, b"[" * 100, b"HRFR")
+    expected = fetched(service.address, unit(0, 5))
+    for number in range(scaled(400)):
+        content = mutated(good, draw, tokens) if number % 4 else draw.randbytes(draw.randrange(500))
+        with connected(service.address) as frames, suppress(OSError):
+            frames.socket.setblocking(True)
+            frames.socket.sendall(content)
+            frames.socket.shutdown(socket.SHUT_WR)
+            frames.socket.setblocking(False)
+            with suppress(DamagedFrame):  # of a session that was not meant
+                while (frame := frames.receive_header(time.monotonic() + PATIENCE_SECS)) is not None:
+                    body = frames.receive_new_body(frame)
+                    if frame.kind == UnitFrame.UNIT:
+                        found = unpack_unit(PackedUnit.of(bytes(body)), UnitLayout.of(LAYOUT), unit(0, 5))
+                        assert events_of_units([found]) == events_of_units([expected])
+    assert fetched(service.address, unit(0, 5)).rows == 5
+    assert status_of(service.address)["active"] == 0
+
+
+@given(
+    kind=st.integers(0, 6),
+    body_bytes=st.one_of(st.integers(0, 1 << 20), st.integers(0, 2**64 - 1)),
+    asked=st.sampled_from([UnitFrame.UNIT, UnitFrame.STATUS]),
+)
+def test_no_answer_is_accepted_above_its_limit(kind, body_bytes, asked):
+    most = {UnitFrame.UNIT: 1 << 19, UnitFrame.STATUS: MOST_STATUS_BYTES}[asked]
+    frame = FrameHeader(WireProtocol.UNITS, kind, body_bytes)
+    limits = {asked: most, UnitFrame.ERROR: MOST_ERROR_BYTES}
+    if body_bytes <= limits.get(kind, -1):
+        assert check_answer(frame, asked, most, "reader") == (kind == asked)
+    else:
+        with pytest.raises(BadAnswer):
+            check_answer(frame, asked, most, "reader")
 
 
 def memory_bytes(process_id):
     return psutil.Process(process_id).memory_info().rss
 
 
-@pytest.mark.medium
-@pytest.mark.parametrize("token", ["secret", "wrong"])
-def test_an_oversized_request_takes_no_memory_of_a_reader(token):
-    command = [sys.executable, "-m", "tests.trainer.run.reading.reader_process", "0", "secret"]
+@contextmanager
+def reader_process(secs="0", token=""):
+    command = [sys.executable, "-m", "tests.trainer.run.reading.reader_process", secs, token]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
         try:
-            address = Address.parse(running.stdout.readline().strip())
-            fetched(Client(address, token="secret"), unit(0, 5))
-            client, before, content = Client(address, token=token), memory_bytes(running.pid), b"x" * (128 << 20)
-            options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())], timeout=SECS)
-            connection = flight.FlightClient(address.uri)
-            with pytest.raises(HeadraceError, match="must be short" if token == "secret" else "must be"):
-                call(client, UNIT, content)
-            with pytest.raises(pa.ArrowException):  # of a method that the reader does not have
-                connection.do_get(flight.Ticket(content), options)
-            assert memory_bytes(running.pid) < before + (32 << 20)
-            assert fetched(Client(address, token="secret"), unit(0, 5)).rows == 5
+            yield running, Address.parse(running.stdout.readline().strip())
         finally:
             running.kill()
 
 
+@pytest.mark.medium
+def test_an_oversized_request_takes_no_memory_of_a_reader():
+    with reader_process(token="secret") as (running, address):
+        fetched(address, unit(0, 5), token="secret")
+        before, length = memory_bytes(running.pid), 128 << 20
+        for token, rule in ((b"secret", "must be short"), (b"wrong", "the token must be")):
+            order = FrameOrder(WireProtocol.UNITS, SESSION)
+            parts = order.write(UnitFrame.GREETING, [token])
+            long = FrameHeader(WireProtocol.UNITS, UnitFrame.UNIT, length, session=SESSION, sequence=1).to_bytes()
+            assert rule in refusal(address, [*parts, long, b"x" * length]).what
+        assert memory_bytes(running.pid) < before + (32 << 20)
+        assert fetched(address, unit(0, 5), token="secret").rows == 5
+
+
+def test_a_wrong_token_is_refused():
+    with ReaderService(LOOPBACK, reader_of(), token="secret") as service:
+        for token in ("", "secre", "secrets"):
+            with pytest.raises(RemoteError, match="token must be that of the job") as caught:
+                fetched(service.address, unit(0, 5), token=token)
+            assert "InputError" in caught.value.kinds
+        assert fetched(service.address, unit(0, 5), token="secret").rows == 5
+
+
 def test_a_unit_that_is_not_admitted_is_not_received(service):
-    client, sizes = Client(service.address), []
-    assert fetch_unit(client, unit(0, 77), timeout_secs=SECS, admit=lambda size: sizes.append(size)) is None
-    assert sizes[0] > 77
-    assert service.leave(10), "the call ended, although its second message was not received"
+    sizes = []
+    with fetcher_of(service.address) as fetcher:
+        assert fetcher.fetch(unit(0, 77), sizes.append) is None
+        assert sizes[0] > 77
+        assert service.leave(10), "the call ended, although its unit was not received"
 
 
 class Large(UnitReader):
@@ -168,90 +228,152 @@ class Large(UnitReader):
         return self.content, request.rows
 
 
-def test_a_large_unit_is_sent_in_chunks_or_not_at_all():
-    with ReaderService(LOOPBACK, Large(None, None, kept_bytes=0)) as service:
-        client = Client(service.address, most_bytes=CHUNK_BYTES + FRAME_BYTES)
-        found = fetch_unit(client, unit(0, 5), timeout_secs=PATIENCE_SECS)
+def test_a_large_unit_is_received_whole_or_not_at_all():
+    with ReaderService(LOOPBACK, Large(None, None, kept_bytes=0)) as service, fetcher_of(service.address) as fetcher:
+        found = fetcher.fetch(unit(0, 5), lambda size: True)
         assert np.array_equal(found.content, Large.content)
-        assert fetch_unit(client, unit(0, 5), timeout_secs=PATIENCE_SECS, admit=lambda size: False) is None
-        with pytest.raises(BadAnswer, match="announce the length") as caught:
-            fetch_unit(client, unit(0, 5), timeout_secs=PATIENCE_SECS, most_bytes=1 << 20)
+        assert fetcher.fetch(unit(0, 5), lambda size: False) is None
+        with (
+            pytest.raises(BadAnswer, match="short enough") as caught,
+            fetcher_of(service.address, most_bytes=1 << 20) as small,
+        ):
+            small.fetch(unit(0, 5), lambda size: True)
         assert caught.value.value == 40_000_001
         assert service.leave(10), "both calls ended, although most of the unit was not received"
 
 
-FOUR, EIGHT = (4).to_bytes(8, "little"), (8).to_bytes(8, "little")
-
-
 @pytest.mark.parametrize(
-    ("messages", "match"),
+    ("answer", "error"),
     [
-        ([], "announce the length"),
-        ([b"1234"], "announce the length"),
-        ([EIGHT + b"\0"], "announce the length"),
-        ([b"\xff" * 8], "announce the length"),
-        ([((1 << 30) + 1).to_bytes(8, "little")], "announce the length"),
-        ([EIGHT], "a whole unit"),
-        ([EIGHT, b"1234"], "a whole unit"),
-        ([FOUR, b"1234", b"x"], "length that was announced"),
-        ([FOUR, b"12345"], "length that was announced"),
-        ([FOUR, b"", b"1234"], "length that was announced"),
+        (announce(1 << 63), BadAnswer),
+        (announce((1 << 30) + 1), BadAnswer),
+        (announce(8), Unreachable),
+        (announce(8, b"1234"), Unreachable),
+        (announce(4, b"1234"), DamagedFrame),
+        (announce(3 << 20, bytes(1 << 20), is_endless=True), DamagedFrame),
+        (lambda frames: False, Unreachable),
     ],
 )
-def test_an_answer_that_is_not_one_unit_is_refused(messages, match):
-    with (
-        ActionService(LOOPBACK, lambda name, content: iter(messages), most_bytes=MOST_REQUEST_BYTES) as service,
-        pytest.raises(BadAnswer, match=match),
-    ):
-        fetch_unit(Client(service.address), unit(0, 5), timeout_secs=SECS)
+def test_an_answer_that_is_not_one_unit_is_refused(answer, error):
+    with FakeReader(answer) as reader, pytest.raises(error):
+        fetched(reader.address, unit(0, 5))
 
 
-def test_a_reader_that_sends_without_end_is_refused_at_the_announced_length():
-    sent = []
+def test_a_unit_of_another_kind_is_refused():
+    def answer(frames):
+        frames.send_frame(UnitFrame.STATUS, [b"{}"], SECS)
+        return True
 
-    def endless(name, content):
-        yield (3 << 20).to_bytes(8, "little")
-        while True:
-            sent.append(1)
-            yield bytes(CHUNK_BYTES)
-
-    with ActionService(LOOPBACK, endless, most_bytes=MOST_REQUEST_BYTES) as service:
-        with pytest.raises(BadAnswer, match="length that was announced"):
-            fetch_unit(Client(service.address), unit(0, 5), timeout_secs=SECS)
-        assert len(sent) < 50
+    with FakeReader(answer) as reader, pytest.raises(BadAnswer, match="what it is asked"):
+        fetched(reader.address, unit(0, 5))
 
 
-def test_a_message_that_is_too_long_is_refused_and_in_memory_once_at_most():
-    """The fetcher has a process of its own, in which nothing else takes memory. gRPC holds a message until it has refused it."""
-
-    def one_message(name, content):
-        yield EIGHT
-        yield bytes(64 << 20)
-
-    with ActionService(LOOPBACK, one_message, most_bytes=MOST_REQUEST_BYTES) as service:
-        command = [sys.executable, "-m", "tests.trainer.run.reading.fetcher_process", str(service.address)]
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECS)
-    assert ended.returncode == 0, ended.stderr
-    allowed, taken_bytes = ended.stdout.splitlines()
-    assert allowed == f"messages of at most {CHUNK_BYTES + FRAME_BYTES:,} bytes"
-    assert int(taken_bytes) < 120 << 20
+def test_an_oversized_unit_takes_no_memory(service):
+    before = memory_bytes(os.getpid())
+    with FakeReader(announce(1 << 29)) as reader, pytest.raises(BadAnswer, match="short enough"):
+        fetched(reader.address, unit(0, 5), most_bytes=1 << 28)
+    assert memory_bytes(os.getpid()) < before + (64 << 20)
 
 
 def test_a_unit_of_random_bytes_is_refused(service):
-    client, draw, layout = Client(service.address), random.Random(3), UnitLayout.of(LAYOUT)
-    good = fetch_unit(client, unit(0, 77), timeout_secs=SECS).content.tobytes()
+    draw, layout = random.Random(3), UnitLayout.of(LAYOUT)
+    with fetcher_of(service.address) as fetcher:
+        good = fetcher.fetch(unit(0, 77), lambda size: True).content.tobytes()
     contents = [bytes(8), good[:-8], good + bytes(8), *(draw.randbytes(draw.randrange(2000)) for _ in range(50))]
     for content in contents:
+        with FakeReader(send_whole(content)) as reader, fetcher_of(reader.address) as fetcher:
+            found = fetcher.fetch(unit(0, 77), lambda size: True)
         with pytest.raises(BadAnswer, match="a unit must"):
-            unpack_unit(PackedUnit.of(content), layout, unit(0, 77))
+            unpack_unit(found, layout, unit(0, 77))
 
 
-def test_a_service_that_ended_is_unreachable(service):
-    client = Client(service.address)
-    fetched(client, unit(0, 5))
-    service.close()
-    with pytest.raises(Unreachable):
-        fetched(client, unit(0, 5))
+def test_a_damaged_header_of_an_answer_is_asked_for_again():
+    """Over other connections, a few times; the unit is admitted once."""
+    good, admitted = bytes(range(64)), []
+
+    def answer(frames):
+        if reader.asked <= 2:
+            frames.send([b"HRFR" + bytes(200)], SECS)
+            return False
+        return send_whole(good)(frames)
+
+    with FakeReader(answer) as reader, fetcher_of(reader.address) as fetcher:
+        found = fetcher.fetch(unit(0, 5), lambda size: not admitted.append(size))
+        assert found.content.tobytes() == good
+        assert (reader.asked, admitted) == (3, [64])
+    with FakeReader(lambda frames: frames.send([bytes(200)], SECS)) as reader, pytest.raises(DamagedFrame):
+        fetched(reader.address, unit(0, 5))
+    assert reader.asked == 4
+
+
+def test_a_service_that_ended_is_unreachable_and_one_in_its_place_is_asked(service):
+    with fetcher_of(service.address) as fetcher:
+        unpacked(fetcher, unit(0, 5))
+        service.close()
+        with pytest.raises(Unreachable):
+            unpacked(fetcher, unit(0, 5))
+        with pytest.raises(Unreachable):
+            fetcher.probe()
+        with ReaderService(service.address, reader_of()) as first:
+            assert unpacked(fetcher, unit(0, 5)).rows == 5
+            first.close()
+        with ReaderService(service.address, reader_of()):
+            assert unpacked(fetcher, unit(0, 5)).rows == 5, "the connection to the earlier one had ended"
+
+
+@pytest.mark.medium
+def test_a_reader_that_is_killed_while_it_is_asked_is_unreachable():
+    with reader_process("60") as (running, address), fetcher_of(address) as fetcher:
+        failed = []
+
+        def fetch():
+            with pytest.raises(Unreachable) as caught:
+                unpacked(fetcher, unit(0, 5))
+            failed.append(caught.value)
+
+        thread = threading.Thread(target=fetch)
+        thread.start()
+        while not status_of(address)["active"]:
+            time.sleep(0.01)
+        running.kill()
+        thread.join(PATIENCE_SECS)
+        assert len(failed) == 1
+
+
+def test_a_fetcher_that_is_closed_ends_its_calls():
+    go_on = threading.Event()
+
+    def read(_solution, fragment):
+        go_on.wait(PATIENCE_SECS)
+        return DATA.tables[fragment.path]
+
+    with ReaderService(LOOPBACK, reader_of(read)) as service, fetcher_of(service.address) as fetcher:
+        failed = []
+
+        def fetch():
+            with pytest.raises(Unreachable):
+                unpacked(fetcher, unit(0, 5))
+            failed.append(1)
+
+        thread = threading.Thread(target=fetch)
+        thread.start()
+        while not service.status()["active"]:
+            time.sleep(0.001)
+        fetcher.close()
+        thread.join(PATIENCE_SECS)
+        assert failed == [1]
+        with pytest.raises(Unreachable):
+            fetcher.probe()
+        go_on.set()
+
+
+def test_a_reader_that_does_not_answer_in_time_is_unreachable():
+    with (
+        FakeReader(lambda frames: bool(time.sleep(0.3)) or True) as reader,
+        pytest.raises(Unreachable, match="timed out"),
+    ):
+        fetched(reader.address, unit(0, 5), timeout_secs=_SHORT_SECS)
+    assert reader.asked == 1
 
 
 def test_a_reader_that_leaves_finishes_its_units_and_refuses_others():
@@ -263,13 +385,13 @@ def test_a_reader_that_leaves_finishes_its_units_and_refuses_others():
         return DATA.tables[fragment.path]
 
     with ReaderService(LOOPBACK, reader_of(read)) as service:
-        client, found = Client(service.address), []
-        thread = threading.Thread(target=lambda: found.append(fetched(client, unit(0, 5))))
+        found = []
+        thread = threading.Thread(target=lambda: found.append(fetched(service.address, unit(0, 5))))
         thread.start()
         assert begun.wait(PATIENCE_SECS)
         assert not service.leave(0.05)
         with pytest.raises(RemoteError, match="must not be leaving") as caught:
-            fetched(client, unit(5, 5))
+            fetched(service.address, unit(5, 5))
         assert "Unreachable" in caught.value.kinds
         go_on.set()
         assert service.leave(10)
@@ -291,9 +413,8 @@ def test_only_some_units_are_read_at_once():
         return DATA.tables[fragment.path]
 
     with ReaderService(LOOPBACK, reader_of(read, kept_bytes=0), most_units=2) as service:
-        client = Client(service.address)
         keys = [f"hour=0{hour}#{k}" for hour in range(2) for k in range(2)] * 2
-        threads = [threading.Thread(target=fetched, args=(client, unit(0, 5, key=key))) for key in keys]
+        threads = [threading.Thread(target=fetched, args=(service.address, unit(0, 5, key=key))) for key in keys]
         for thread in threads:
             thread.start()
         for thread in threads:

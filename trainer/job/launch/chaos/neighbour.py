@@ -6,6 +6,8 @@ import numpy as np
 
 from trainer.errors import ServerLost
 from trainer.job.launch.chaos.schedule import SERVER, WORKER
+from trainer.run.reading.unit_fetching import RemoteFetcher
+from trainer.run.reading.unit_requests import UnitRequest
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, TcpLink
 from trainer.tables.routes.servers.frames import Kind
@@ -18,8 +20,6 @@ from transforms.errors import HeadraceError, InputError
 #: How long a process may take to answer.
 _PATIENCE_SECS = 5.0
 _UPDATES = 20
-#: What a neighbour asks of processes with actions: to stop, and to deliver.
-_ACTIONS = {"controller": "stop", "reader": "unit"}
 
 
 def visit(role: str, address: Address) -> bool:
@@ -27,7 +27,9 @@ def visit(role: str, address: Address) -> bool:
 
     Raises :class:`~trainer.wire.flight.client.Unreachable` and :class:`ServerLost` for a process that does not answer now.
     """
-    return _is_refused_by_server(address) if role in (SERVER, WORKER) else _is_refused_by_service(role, address)
+    if role in (SERVER, WORKER):
+        return _is_refused_by_server(address)
+    return _is_refused_by_reader(address) if role == "reader" else _is_refused_by_controller(address)
 
 
 def _is_refused_by_server(address: Address) -> bool:
@@ -51,16 +53,31 @@ def _is_refused_by_server(address: Address) -> bool:
     return False
 
 
-def _is_refused_by_service(role: str, address: Address) -> bool:
+def _is_refused_by_controller(address: Address) -> bool:
+    """Ask it to stop."""
     client = Client(address)
     try:
-        client.act(_ACTIONS[role], b"{}", list, timeout_secs=_PATIENCE_SECS)
+        client.act("stop", b"{}", list, timeout_secs=_PATIENCE_SECS)
     except Unreachable:
         raise
     except HeadraceError as error:
         return _is_about_token(error)
     finally:
         client.close()
+    return False
+
+
+def _is_refused_by_reader(address: Address) -> bool:
+    """Ask it for a unit."""
+    fetcher = RemoteFetcher(str(address), timeout_secs=_PATIENCE_SECS)
+    try:
+        fetcher.fetch(UnitRequest(0, 0, "0" * 64, "fragment", 0, 1), lambda size: True)
+    except Unreachable:
+        raise
+    except HeadraceError as error:
+        return _is_about_token(error)
+    finally:
+        fetcher.close()
     return False
 
 
