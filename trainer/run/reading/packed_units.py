@@ -123,7 +123,10 @@ def pack_unit(stored: StoredColumns, layout: UnitLayout) -> Array:
     wrong = packing.describe(stored.ids.table, first, stop, described)
     begin = first if positions is None else int(positions[0]) if stored.rows else 0
     follow = positions is None or not stored.rows or int(positions[-1]) - begin == stored.rows - 1
-    header = [_MAGIC, *layout.digest.tolist(), stored.rows, _label_bytes(stored.labels), stored.present is not None, not follow, begin]  # fmt: skip
+    labels = np.ascontiguousarray(stored.labels).reshape(-1)
+    small = np.empty(len(labels), np.uint8)
+    label_bytes = 1 if packing.narrow_labels(labels, small) else 8
+    header = [_MAGIC, *layout.digest.tolist(), stored.rows, label_bytes, stored.present is not None, not follow, begin]  # fmt: skip
     sections = _Sections.of(header, described, layout)
     out = np.empty(sections.total, np.uint8)
     wrong = wrong or packing.pack(stored.ids.table, first, stop, described, sections.places, out)[0]
@@ -133,21 +136,12 @@ def pack_unit(stored: StoredColumns, layout: UnitLayout) -> Array:
     out[: 8 * _HEADER].view(np.int64)[:] = header
     out[8 * _HEADER : sections.begin].view(np.int64)[:] = described.reshape(-1)
     sections.dense(out)[:] = stored.dense.T
-    sections.labels(out)[:] = stored.labels.reshape(-1)
+    sections.labels(out)[:] = small if label_bytes == 1 else labels
     if stored.present is not None:
         sections.present(out)[:] = np.packbits(stored.present.reshape(-1), bitorder="little")
     if positions is not None and not follow:
         sections.events(out)[:] = positions - begin
     return out
-
-
-def _label_bytes(labels: Array) -> int:
-    with np.errstate(invalid="ignore"):
-        small = labels.astype(np.uint8)
-    # Compared as bits, since -0.0 is not 0.0.
-    return (
-        1 if np.array_equal(small.astype(np.float64).view(np.int64), np.ascontiguousarray(labels).view(np.int64)) else 8
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

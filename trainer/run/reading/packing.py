@@ -43,6 +43,17 @@ IDS_AT, VALID_AT, OFFSETS_AT, WEIGHTS_AT = range(4)
 
 
 @compiled
+def narrow_labels(labels: Array, out: Array) -> bool:
+    """Write labels (float64) as bytes (uint8); returns whether that keeps each of them, the sign of 0 included."""
+    differs, bits = np.uint8(0), labels.view(np.int64)
+    for i in range(len(labels)):
+        value = labels[i]
+        out[i] = np.uint8(value if 0.0 <= value <= 255.0 else 0.0)
+        differs |= np.uint8(np.float64(out[i]) != value) | np.uint8(bits[i] < 0)
+    return bool(differs == 0)
+
+
+@compiled
 def describe(columns: Array, first: int, stop: int, described: Array) -> int:
     """Fill ``described`` for rows ``first`` to ``stop``; returns what is wrong, else 0.
 

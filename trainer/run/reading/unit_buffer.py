@@ -274,7 +274,8 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         self._buffered_bytes -= ready.size_bytes
         self._measured.consumed_rows += request.most_events
         self._freed.notify_all()
-        self._changed.notify()
+        if len(self._held.units) < len(self._readers) * self._settings.units_per_reader:
+            self._changed.notify()  # else the thread of the next unit that arrives requests others
         return ready.outcome
 
     def _host(self, doing: _Host) -> None:
@@ -332,18 +333,22 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
     def _assign_loop(self) -> None:
         with self._lock:
             while not self._closed:
-                try:
-                    self._assign()
-                except Exception as error:  # a defect must not let the host wait for ever
-                    _LOG.exception("the buffer of units failed")
-                    self._order.clear()
-                    self._sources.clear()
-                    self._ahead, self._requests_error = None, error
-                    self._arrived.notify_all()
+                self._assign()
                 self._changed.wait(self._fetching.tick_secs)
 
     def _assign(self) -> None:
         """Request what fits, and give it to readers."""
+        try:
+            self._assign_units()
+        except Exception as error:  # a defect must not let the host wait for ever
+            _LOG.exception("the buffer of units failed")
+            self._order.clear()
+            self._sources.clear()
+            self._ahead, self._requests_error = None, error
+            self._arrived.notify_all()
+
+    def _assign_units(self) -> None:
+        """Work of :meth:`_assign`, which handles its errors."""
         now = self._clock()
         present = self._present(now)
         count = units_to_request(
@@ -533,6 +538,8 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
         self._measured.served_rows += request.most_events
         self._measured.served_secs += max(0.0, delivered - job.since_secs)
         self._settle(reader.name, request.number, _Ready(decoded, job.admitted_bytes), delivered)
+        if not self._closed:
+            self._assign()  # here, so that this thread has its next unit without waiting for another thread
 
     def _settle(self, reader: str, number: int, ready: _Ready, at_secs: float) -> None:
         """A unit is decoded or failed for good: nothing of it is in flight any more."""
@@ -546,7 +553,6 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
             self._readers[reader].jobs.pop(number, None)
         self._freed.notify_all()
         self._arrived.notify_all()
-        self._changed.notify()
 
     def _release(self, reader: _Reader, job: _Job) -> None:
         """Undo the reservation of a unit that is not delivered."""
@@ -574,6 +580,7 @@ class UnitBuffer(Iterator[tuple[UnitRequest, DecodedFragment]]):
                 self._lose(reader.name, error)
             if is_final and not revoked:
                 self._settle("", number, _Ready(error, 0), self._clock())
+                self._changed.notify()
             elif not revoked:
                 self._held = fail_service(self._held, number, reader.name)
 

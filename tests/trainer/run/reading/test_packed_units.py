@@ -21,6 +21,7 @@ from trainer.model.task_heads import TaskHeads
 from trainer.run.reading.batches import make_batches
 from trainer.run.reading.columns import ROW_COLUMN, read_columns, take_events
 from trainer.run.reading.packed_units import PackedUnit, UnitDecoder, UnitLayout, pack_unit, unpack_unit
+from trainer.run.reading.packing import narrow_labels
 from trainer.run.reading.unit_requests import UnitRequest, bits_of
 from trainer.wire.flight.error_documents import BadAnswer
 from transforms.columns.arrow_types import arrow_type
@@ -77,6 +78,15 @@ def test_a_packed_unit_gives_the_same_batches_as_its_columns(data):
         make_batches(local, NULLABLE_LAYOUT, batch_rows=batch_rows),
         make_batches(remote, NULLABLE_LAYOUT, batch_rows=batch_rows),
     )
+
+
+@given(labels=st.lists(st.one_of(st.integers(-2, 258).map(float), st.floats(), st.sampled_from([-0.0, 0.5, 255.5]))))
+def test_labels_are_bytes_only_if_that_keeps_each_of_them(labels):
+    found, out = np.array(labels, np.float64), np.empty(len(labels), np.uint8)
+    kept = all(value in range(256) and not np.signbit(value) for value in labels)
+    assert narrow_labels(found, out) == kept
+    if kept:
+        assert out.tolist() == labels
 
 
 @settings(max_examples=scaled(80))
