@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.completions import table_names
+from headrace.cli.options.listings import listing
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.text_files import sources_of
 from headrace.terminal.output import emit
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.screens.changes import ChangeScreen
     from warehouse.changes.outcome import Change
 
-Name = Annotated[str, typer.Argument(help="Name of the table.")]
+Name = Annotated[str, typer.Argument(autocompletion=table_names, help="Name of the table.")]
 On = Annotated[
     list[str] | None, typer.Option("--on", help="A key column that matches rows with events; may be repeated.")
 ]
@@ -183,6 +185,7 @@ def delete(
     emit(_screen(done, first, last, notes), as_json=as_json)
 
 
+@listing(watch=False)
 def history(name: Name, home: Home = "", as_json: AsJson = False) -> None:
     """Show the versions of a table: the time, the change and the reason of each."""
     from headrace.views import tables

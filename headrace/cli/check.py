@@ -7,13 +7,19 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.options.completions import model_names
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
 from transforms.errors import InputError
 
 
 def check(
-    model: Annotated[str, typer.Argument(help="A Python file of models, or a submitted one: NAME or NAME@VERSION.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=model_names, help="A Python file of models, or a submitted one: NAME or NAME@VERSION."
+        ),
+    ],
     table: Annotated[str, typer.Option(help="The table to sample. Default: the table that the model names.")] = "",
     only: Annotated[
         list[str] | None, typer.Option("--model", help="Only this model of the file; may be repeated.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options.files import read_file
+from headrace.cli.options.listings import listing
 from headrace.cli.options.runs import Run, RunVersion, run_folder
 from headrace.cli.options.session import AsJson, Home
 from headrace.terminal.output import emit, say
@@ -29,6 +30,7 @@ _EPOCH_HELP = "The number of epochs of the checkpoint, as ls lists it."
 
 
 @app.command("ls")
+@listing()
 def list_(run: Run, version: RunVersion = 0, home: Home = "", as_json: AsJson = False) -> None:
     """List the checkpoints of a run, newest first.
 

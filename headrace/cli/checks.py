@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.completions import model_names
+from headrace.cli.options.listings import listing
 from headrace.cli.options.metrics import needs_prometheus
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
@@ -24,7 +26,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-ModelName = Annotated[str, typer.Argument(help="Name of a submitted model, or NAME@VERSION.")]
+ModelName = Annotated[
+    str, typer.Argument(autocompletion=model_names, help="Name of a submitted model, or NAME@VERSION.")
+]
 
 
 @app.command("run")
@@ -87,6 +91,7 @@ def run(
 
 
 @app.command("show")
+@listing(watch=False)
 def show(
     model: ModelName,
     column: Annotated[str, typer.Argument(metavar="INPUT", help="An input of the model, or label.")],

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.options.listings import listing
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
 from headrace.terminal.quantities import span_of
@@ -21,6 +22,7 @@ _DEFAULT = "default"
 
 
 @app.command("list")
+@listing()
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the clients with their weights, current shares, queues and deadlines."""
     from headrace.views.clients import listed

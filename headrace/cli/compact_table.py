@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.options.completions import table_names
 from headrace.cli.options.conditions import AGE_HELP
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
@@ -15,7 +16,7 @@ from headrace.terminal.quantities import age_of
 
 
 def compact_table_command(
-    name: Annotated[str, typer.Argument(help="Name of the table.")],
+    name: Annotated[str, typer.Argument(autocompletion=table_names, help="Name of the table.")],
     rows: Annotated[int, typer.Option(help="The most events of a merged fragment.", min=2)] = 1_000_000,
     older_than: Annotated[
         str, typer.Option(help=f"Only fragments of partitions that ended at least this long ago: {AGE_HELP}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.completions import table_names
 from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
 from headrace.terminal.output import emit
 from transforms.errors import InputError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def drop(
-    name: Annotated[str, typer.Argument(help="Name of the table.")],
+    name: Annotated[str, typer.Argument(autocompletion=table_names, help="Name of the table.")],
     yes: Annotated[bool, typer.Option("--yes", help="Drop it; without this, only show what would be dropped.")] = False,
     force: Annotated[
         bool,

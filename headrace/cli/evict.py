@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.completions import component_names
 from headrace.cli.options.conditions import (
     AGE_HELP,
     ClientName,
@@ -36,7 +37,12 @@ if TYPE_CHECKING:
 
 def evict(
     fingerprint: Annotated[
-        str | None, typer.Argument(help="The fingerprint of one component, or its first digits.", show_default=False)
+        str | None,
+        typer.Argument(
+            autocompletion=component_names,
+            help="The fingerprint of one component, or its first digits.",
+            show_default=False,
+        ),
     ] = None,
     column: Column = None,
     operator: Operator = None,

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.options.completions import model_names
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
 
 
 def explain(
-    name: Annotated[str, typer.Argument(help="Name of the model.")],
+    name: Annotated[str, typer.Argument(autocompletion=model_names, help="Name of the model.")],
     version: Annotated[
         int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
     ] = 0,

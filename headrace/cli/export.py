@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.options.completions import model_names
 from headrace.cli.options.runs import named_run, run_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
@@ -37,7 +38,11 @@ class ExportExists(InputError):
 
 def export(
     name: Annotated[
-        str, typer.Argument(help="Name of the model, or the folder MODEL-vVERSION of a run: export the trained model.")
+        str,
+        typer.Argument(
+            autocompletion=model_names,
+            help="Name of the model, or the folder MODEL-vVERSION of a run: export the trained model.",
+        ),
     ],
     output: Annotated[
         str, typer.Option(help="Folder of the served model; the export is a folder in it, named by the version.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.completions import model_names
 from headrace.cli.options.exports import chain_place, local_folder
 from headrace.cli.options.runs import Run, RunVersion, run_folder
 from headrace.cli.options.session import AsJson, Home
@@ -101,7 +102,12 @@ def delta(
 
 @app.command("states")
 def states(
-    model: Annotated[str, typer.Argument(help="Name of a submitted model with joined columns, or NAME@VERSION.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=model_names, help="Name of a submitted model with joined columns, or NAME@VERSION."
+        ),
+    ],
     out: Annotated[
         str, typer.Option(metavar="FOLDER", help="The folder of the links. Default: states/MODEL.", show_default=False)
     ] = "",

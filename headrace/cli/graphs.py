@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.evict import evict
+from headrace.cli.options.completions import component_names
 from headrace.cli.options.conditions import (
     AGE_HELP,
     ClientName,
@@ -24,6 +25,7 @@ from headrace.cli.options.conditions import (
     query_of,
     refuse_empty,
 )
+from headrace.cli.options.listings import listing
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit, write_output
 from headrace.terminal.quantities import age_of
@@ -41,6 +43,7 @@ Count = Annotated[bool, typer.Option("--count", help="Also count all that match.
 
 
 @app.command("ls")
+@listing(watch=False)
 def list_(
     limit: Limit = 50,
     offset: Offset = 0,
@@ -58,6 +61,7 @@ def list_(
 
 
 @app.command("search")
+@listing(watch=False)
 def search(
     column: Column = None,
     operator: Operator = None,
@@ -118,7 +122,9 @@ def search(
 
 @app.command("show")
 def show(
-    fingerprint: Annotated[str, typer.Argument(help="A fingerprint, or its first digits.")],
+    fingerprint: Annotated[
+        str, typer.Argument(autocompletion=component_names, help="A fingerprint, or its first digits.")
+    ],
     svg: Annotated[
         str, typer.Option(metavar="FILE", help="Also write a drawing of the component to this SVG file.")
     ] = "",
@@ -136,8 +142,11 @@ def show(
 
 
 @app.command("memos")
+@listing(watch=False)
 def memos(
-    fingerprint: Annotated[str, typer.Argument(help="A fingerprint, or its first digits.")],
+    fingerprint: Annotated[
+        str, typer.Argument(autocompletion=component_names, help="A fingerprint, or its first digits.")
+    ],
     newest: Annotated[int, typer.Option(min=1, max=10_000, help="Only the newest partitions with memos.")] = 48,
     home: Home = "",
     as_json: AsJson = False,
@@ -152,7 +161,9 @@ def memos(
 
 @app.command("values")
 def values(
-    fingerprint: Annotated[str, typer.Argument(help="A fingerprint, or its first digits.")],
+    fingerprint: Annotated[
+        str, typer.Argument(autocompletion=component_names, help="A fingerprint, or its first digits.")
+    ],
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -168,6 +179,7 @@ app.command("evict")(evict)
 
 
 @app.command("evictions")
+@listing(watch=False)
 def evictions(
     limit: Limit = 50,
     before: Annotated[

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.options.completions import run_names
+from headrace.cli.options.listings import listing
 from headrace.cli.options.runs import Run, RunVersion, job_folder, run_folder
 from headrace.cli.options.session import AsJson, Home, home_folder
 from headrace.terminal.output import emit
@@ -18,9 +20,13 @@ app = typer.Typer(
 
 
 @app.command("ls")
+@listing()
 def list_(
     runs: Annotated[
-        list[str] | None, typer.Argument(help="Folders of runs, or names of models. Default: all runs in the home.")
+        list[str] | None,
+        typer.Argument(
+            autocompletion=run_names, help="Folders of runs, or names of models. Default: all runs in the home."
+        ),
     ] = None,
     home: Home = "",
     as_json: AsJson = False,

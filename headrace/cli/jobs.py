@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options.launchers import LOCAL
+from headrace.cli.options.listings import listing
 from headrace.cli.options.metrics import MetricsOptions
 from headrace.cli.options.option_groups import grouped
 from headrace.cli.options.runs import job_folder, run_folder
@@ -77,12 +78,14 @@ def submit(
 
 
 @app.command("ls")
+@listing()
 def list_(fleet: FleetFolder = "", home: Home = "", as_json: AsJson = False) -> None:
     """List the jobs."""
     emit(listed(_store(fleet, home).folder), as_json=as_json)
 
 
 @app.command("show")
+@listing(csv=False)
 def show(job: Job, fleet: FleetFolder = "", home: Home = "", as_json: AsJson = False) -> None:
     """Show a job: its state, its command and its files."""
     emit(shown(_store(fleet, home).folder, job, job_place), as_json=as_json)

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer._click import Command
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info, get_group
 from typer.models import CommandInfo
@@ -21,7 +22,8 @@ from typer.models import CommandInfo
 from headrace.cli.plain_values import take_plain_values
 
 if TYPE_CHECKING:
-    from typer._click import Command, Context, HelpFormatter
+    from typer._click import Context, HelpFormatter
+    from typer._click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,14 @@ class LazyGroup(TyperGroup):
             super().format_commands(ctx, formatter)
         finally:
             self.commands = commands
+
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
+        """The commands and options that begin so; none of the commands is built."""
+        from typer._click.shell_completion import CompletionItem
+
+        if incomplete and not incomplete[0].isalnum():  # an option
+            return Command.shell_complete(self, ctx, incomplete)
+        return [CompletionItem(name) for name in self.commands if name.startswith(incomplete)]
 
 
 class LazyCommands(MutableMapping[str, "Command"]):

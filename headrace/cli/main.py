@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.lazy_group import Place, group_of
+from headrace.cli.shell_completion import COMPLETE_VARIABLE, know_shells
 from headrace.terminal.logs import FORMAT_VARIABLE, VERBOSITY_VARIABLE, LogSettings, use_log_settings, write_line
 from headrace.terminal.output import record_to, say_error
 from headrace.terminal.parent import Parent, parent_of
@@ -128,6 +129,12 @@ def _root(
             help="Send events of OpenLineage for what is committed to this receiver, such as http://127.0.0.1:5000, or to a file.",
         ),
     ] = "",
+    install_completion: Annotated[
+        bool, typer.Option("--install-completion", help="Install completion of commands and names for this shell.")
+    ] = False,
+    show_completion: Annotated[
+        bool, typer.Option("--show-completion", help="Print the completion script of this shell.")
+    ] = False,
     report_fd: Annotated[int, typer.Option(hidden=True, help="The pipe to the Python process that started this.")] = -1,
 ) -> None:
     settings = LogSettings(log_format, verbosity + verbose - quiet)
@@ -143,6 +150,11 @@ def _root(
         from importlib.metadata import version
 
         sys.stdout.write(f"headrace {version('headrace')}\n")
+        raise typer.Exit
+    if install_completion or show_completion:
+        from headrace.cli import shell_completion
+
+        (shell_completion.install_completion if install_completion else shell_completion.show_completion)()
         raise typer.Exit
 
 
@@ -164,6 +176,8 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
+    if COMPLETE_VARIABLE in os.environ:
+        know_shells()
     try:
         group_of(app, COMMANDS)(args=arguments, prog_name="headrace")
     except SystemExit as finished:

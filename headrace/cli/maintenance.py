@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.listings import listing
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
 from headrace.terminal.progress import progress_bar
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only show what would be done.")]
 
 
+@listing()
 def pins(home: Home = "", as_json: AsJson = False) -> None:
     """List the pins of running jobs. What a job reads is not evicted until the job ends."""
     from headrace.views import maintenance

@@ -10,6 +10,8 @@ from headrace.cli.analyze import make_analyses
 from headrace.cli.check import check
 from headrace.cli.explain import explain
 from headrace.cli.export import export
+from headrace.cli.options.completions import model_names
+from headrace.cli.options.listings import listing
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.read import read
 from headrace.terminal.output import Screen, emit
@@ -20,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Name = Annotated[str, typer.Argument(help="Name of the model.")]
+Name = Annotated[str, typer.Argument(autocompletion=model_names, help="Name of the model.")]
 Version = Annotated[
     int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
 ]
@@ -76,6 +78,7 @@ def submit(
 
 
 @app.command("ls")
+@listing(watch=False)
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the live models, each at its newest version."""
     from headrace.views.models import listed

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.completions import model_names
 from headrace.cli.options.files import read_file
 from headrace.cli.options.runs import Run, RunVersion, run_folder, run_folder_of
 from headrace.cli.options.session import AsJson, Home, home_location, open_warehouse
@@ -38,7 +39,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-PlannedModel = Annotated[str, typer.Argument(help="Name of a submitted model, or --tables.", show_default=False)]
+PlannedModel = Annotated[
+    str, typer.Argument(autocompletion=model_names, help="Name of a submitted model, or --tables.", show_default=False)
+]
 Version = Annotated[
     int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
 ]

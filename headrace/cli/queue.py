@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.options.listings import listing
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
 from headrace.terminal.quantities import span_of
 
 
+@listing(csv=False)
 def queue(
     last: Annotated[str, typer.Option(help="How far back the history goes, up to a week: 30m, 6h, 2d.")] = "1h",
     home: Home = "",

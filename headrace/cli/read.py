@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.completions import model_names
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
 from headrace.terminal.progress import Report, progress_bar
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def read(
-    name: Annotated[str, typer.Argument(help="Name of the model, or NAME@VERSION. Default: its newest version.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=model_names, help="Name of the model, or NAME@VERSION. Default: its newest version."
+        ),
+    ],
     output: Annotated[str, typer.Option(help="The file to write: *.parquet, *.csv or *.jsonl.")],
     start: Annotated[str, typer.Option(help="Read partitions from this time on (ISO 8601, UTC).")] = "",
     end: Annotated[str, typer.Option(help="Read partitions that start before this time.")] = "",

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.options.completions import run_names
+from headrace.cli.options.listings import listing
 from headrace.cli.options.runs import Run, RunVersion, run_folder
 from headrace.cli.options.session import AsJson, Home, home_folder
 from headrace.terminal.output import emit, write_output
@@ -19,6 +21,7 @@ app = typer.Typer(
 
 
 @app.command("ls")
+@listing()
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the runs of a home, with their newest figures on events that they had not seen."""
     from headrace.views.runs import listed
@@ -27,6 +30,7 @@ def list_(home: Home = "", as_json: AsJson = False) -> None:
 
 
 @app.command("show")
+@listing(csv=False)
 def show(run: Run, version: RunVersion = 0, home: Home = "", as_json: AsJson = False) -> None:
     """Show a run: its data, its figures by epoch, its commits and its options."""
     from headrace.views.runs import shown
@@ -37,7 +41,7 @@ def show(run: Run, version: RunVersion = 0, home: Home = "", as_json: AsJson = F
 @app.command("diff")
 def diff(
     first: Run,
-    second: Annotated[str, typer.Argument(help="The other run, named likewise.")],
+    second: Annotated[str, typer.Argument(autocompletion=run_names, help="The other run, named likewise.")],
     home: Home = "",
     as_json: AsJson = False,
 ) -> None:
@@ -67,7 +71,7 @@ def tensorboard(
 def plot(
     runs: Annotated[
         list[str],
-        typer.Argument(help="Folders of runs, gs://bucket/path, or names of models: runs/MODEL-vVERSION in the home."),
+        typer.Argument(autocompletion=run_names, help="Folders of runs, gs://bucket/path, or names of models: runs/MODEL-vVERSION in the home."),
     ],
     metric: Annotated[
         str,

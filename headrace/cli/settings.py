@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from headrace.cli.options.listings import listing
 from headrace.cli.options.session import AsJson, Home, warehouse_settings
 from headrace.terminal.output import emit
 
@@ -16,6 +17,7 @@ def _group() -> None:
 
 
 @app.command("show")
+@listing(watch=False)
 def show(home: Home = "", as_json: AsJson = False) -> None:
     """Show each setting of a warehouse, its value, and where the value comes from: the environment, headrace.toml in the home, or the default."""
     from headrace.views.settings import shown

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.options.completions import model_names
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import emit
 
@@ -30,7 +31,9 @@ def skew(
             help="A Parquet file, or a folder of them: keys, the time of each event, and what hr.online answered, by column name.",
         ),
     ],
-    model: Annotated[str, typer.Argument(help="Name of a submitted model, or NAME@VERSION.")],
+    model: Annotated[
+        str, typer.Argument(autocompletion=model_names, help="Name of a submitted model, or NAME@VERSION.")
+    ],
     time: Annotated[
         str,
         typer.Option(help="The column of times. Default: the time column of the model's table.", show_default=False),

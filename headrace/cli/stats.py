@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.held_out_scoring import fragment_reader
+from headrace.cli.options.completions import model_names
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.solutions import pinned
 from headrace.cli.options.training import read_options
@@ -40,7 +41,7 @@ def features(
 
 @app.command("lookups")
 def lookups(
-    model: Annotated[str, typer.Argument(help="Name of a submitted model.")],
+    model: Annotated[str, typer.Argument(autocompletion=model_names, help="Name of a submitted model.")],
     start: Annotated[str, typer.Option(help="Count partitions from this time on (ISO 8601, UTC).")] = "",
     end: Annotated[str, typer.Option(help="Count partitions that start before this time.")] = "",
     version: Annotated[

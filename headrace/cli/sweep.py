@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.jobs import HeldJobs, command_of, tell_state
+from headrace.cli.options.completions import model_names
+from headrace.cli.options.listings import listing
 from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
 from headrace.cli.options.training import read_options
 from headrace.cli.train_options.arguments import parse_training
@@ -33,7 +35,9 @@ Name = Annotated[str, typer.Argument(help="Name of the sweep; its runs are in sw
 @app.command("run")
 def run(
     name: Name,
-    model: Annotated[str, typer.Argument(help="Name of a submitted model.", show_default=False)] = "",
+    model: Annotated[
+        str, typer.Argument(autocompletion=model_names, help="Name of a submitted model.", show_default=False)
+    ] = "",
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,6 +99,7 @@ def run(
 
 
 @app.command("show")
+@listing(csv=False)
 def show(name: Name, home: Home = "", as_json: AsJson = False) -> None:
     """Show the trials of a sweep, the best first."""
     from headrace.sweeps.sweep_files import SweepFolder

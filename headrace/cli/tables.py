@@ -15,6 +15,8 @@ from headrace.cli.imported_log import ParquetOptions, log_of
 from headrace.cli.infer import infer
 from headrace.cli.lakes import LakeCommand, add_lake
 from headrace.cli.options.beam import Runner, split_beam_options
+from headrace.cli.options.completions import table_names
+from headrace.cli.options.listings import listing
 from headrace.cli.options.session import AsJson, Home, home_folder, open_warehouse
 from headrace.cli.options.text_files import keep_schema
 from headrace.cli.topics import SharedOptions, TopicCommand, add_topic
@@ -43,7 +45,7 @@ app.command("infer")(infer)
 
 @app.command("add")
 def add(
-    name: Annotated[str, typer.Argument(help="Name of the table.")],
+    name: Annotated[str, typer.Argument(autocompletion=table_names, help="Name of the table.")],
     folder: Annotated[
         str,
         typer.Argument(
@@ -209,7 +211,7 @@ def register(
 
 @app.command("import")
 def import_(
-    name: Annotated[str, typer.Argument(help="Name of the table to create or extend.")],
+    name: Annotated[str, typer.Argument(autocompletion=table_names, help="Name of the table to create or extend.")],
     files: Annotated[
         list[str],
         typer.Argument(
@@ -326,6 +328,7 @@ def _check_root(warehouse: Warehouse, table: Table, root: str) -> None:
 
 
 @app.command("ls")
+@listing(watch=False)
 def list_(home: Home = "", as_json: AsJson = False) -> None:
     """List the tables."""
     from headrace.views.tables import listed
@@ -337,7 +340,7 @@ def list_(home: Home = "", as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="Name of the table.")],
+    name: Annotated[str, typer.Argument(autocompletion=table_names, help="Name of the table.")],
     table_version: Annotated[
         int, typer.Option(help="Show this version of the table. Default: the newest.", show_default=False)
     ] = 0,
@@ -354,7 +357,10 @@ def show(
 
 @app.command("joins")
 def joins(
-    name: Annotated[str, typer.Argument(help="Name of the table. Default: all tables.", show_default=False)] = "",
+    name: Annotated[
+        str,
+        typer.Argument(autocompletion=table_names, help="Name of the table. Default: all tables.", show_default=False),
+    ] = "",
     evict_unread: Annotated[
         bool,
         typer.Option("--evict-unread", help="Evict the columns that no live model reads. A dry run without --yes."),
@@ -379,7 +385,7 @@ def joins(
 
 @app.command("column")
 def column(
-    name: Annotated[str, typer.Argument(help="Name of the table.")],
+    name: Annotated[str, typer.Argument(autocompletion=table_names, help="Name of the table.")],
     column: Annotated[str, typer.Argument(help="One of its columns.")],
     files: Annotated[
         str,

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.completions import component_names, model_names, table_names
 from headrace.cli.options.conditions import refuse_empty
+from headrace.cli.options.listings import listing
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.terminal.output import Screen, emit
 from headrace.terminal.user import user_name
@@ -32,10 +34,12 @@ State = Annotated[
     ),
 ]
 ClientName = Annotated[str | None, typer.Option("--client", help="Of a model of this client.")]
-ModelName = Annotated[str | None, typer.Option("--model", help="Of this model.")]
-TableName = Annotated[str | None, typer.Option("--table", help="Over this table.")]
+ModelName = Annotated[str | None, typer.Option("--model", autocompletion=model_names, help="Of this model.")]
+TableName = Annotated[str | None, typer.Option("--table", autocompletion=table_names, help="Over this table.")]
 Partition = Annotated[str | None, typer.Option(help="Over this partition, such as date=2026-03-02/hour=07.")]
-Component = Annotated[str | None, typer.Option(help="Of a component whose fingerprint has this prefix.")]
+Component = Annotated[
+    str | None, typer.Option(autocompletion=component_names, help="Of a component whose fingerprint has this prefix.")
+]
 Operator = Annotated[str | None, typer.Option(help="Failed in this operator.")]
 Kind = Annotated[
     str | None,
@@ -47,6 +51,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this, only show
 
 
 @app.command("list")
+@listing()
 def list_(
     state: State = None,
     client: ClientName = None,

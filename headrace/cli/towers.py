@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.held_out_scoring import fragment_reader
+from headrace.cli.options.completions import model_names
 from headrace.cli.options.files import read_file
 from headrace.cli.options.runs import run_folder_of
 from headrace.cli.options.session import AsJson, Home, open_warehouse
@@ -54,7 +55,7 @@ TowersSvg = Annotated[str, typer.Option("--svg", metavar="FILE", help="Also draw
 
 @app.command("make")
 def make(
-    model: Annotated[str, typer.Argument(help="Name of a submitted model.")],
+    model: Annotated[str, typer.Argument(autocompletion=model_names, help="Name of a submitted model.")],
     towers: Annotated[int, typer.Option(help="The number of towers.")],
     strategy: Annotated[
         str,

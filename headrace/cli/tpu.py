@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.options.completions import model_names
 from headrace.cli.options.files import read_file
 from headrace.cli.options.session import AsJson, Home, open_warehouse
 from headrace.cli.options.training import read_options
@@ -45,7 +46,7 @@ def _group() -> None:
 
 @app.command("check")
 def check(
-    model: Annotated[str, typer.Argument(help="Name of a submitted model.")],
+    model: Annotated[str, typer.Argument(autocompletion=model_names, help="Name of a submitted model.")],
     topology: Annotated[list[str], typer.Option(help="A slice, such as v5p:4x4x4; may be repeated.")],
     version: Annotated[
         int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)

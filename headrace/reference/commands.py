@@ -16,7 +16,8 @@ _HEAD = f"""# Commands
 
 This page lists every command with its arguments and options, as `--help` does. {GENERATED}
 
-Each command that answers with data takes `--json` ([documents](json.md)); errors and exit statuses are in [errors](errors.md).
+Each command that answers with data takes `--json` ([documents](json.md)); some print CSV or show their screen again every few seconds, and a shell
+completes all of them ([output](output.md)). Errors and exit statuses are in [errors](errors.md).
 Options before the command, such as `headrace --quiet status`, hold for all commands.
 """
 _ROOT = "headrace"

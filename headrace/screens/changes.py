@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.listing import Listing
 from headrace.screens.shown import Shown
 from headrace.screens.tables import schema_lines
 from headrace.terminal.grid import grid
@@ -85,8 +86,22 @@ def _rejoined(one: Rejoin, table: str, *, dry_run: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class HistoryScreen(Shown):
+class HistoryScreen(Listing):
     """Every version of a table."""
+
+    rows_field: ClassVar[str] = "versions"
+    columns: ClassVar[tuple[str, ...]] = (
+        "version",
+        "at",
+        "kind",
+        "columns",
+        "rows",
+        "fragments",
+        "partitions",
+        "source",
+        "why",
+        "schema",
+    )
 
     table: str
     versions: tuple[TableVersion, ...]

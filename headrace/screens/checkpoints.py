@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import Group, RenderableType
 
 from headrace.screens.dense_sums import sum_order_text
 from headrace.screens.json_fields import fields_of
+from headrace.screens.listing import Listing
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, moment, time_text
@@ -34,8 +35,22 @@ _REASONS = ("chosen", "trial")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CheckpointsScreen(Shown):
+class CheckpointsScreen(Listing):
     """The checkpoints of the run in ``folder``."""
+
+    rows_field: ClassVar[str] = "checkpoints"
+    columns: ClassVar[tuple[str, ...]] = (
+        "name",
+        "epochs",
+        "attempt",
+        "step",
+        "events",
+        "hosts",
+        "size_bytes",
+        "rule",
+        "problem",
+        "written",
+    )
 
     folder: str
     run: RunSummary

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.listing import Listing
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import count_text, percent_text, secs_text
@@ -17,8 +18,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ClientsScreen(Shown):
+class ClientsScreen(Listing):
     """All clients. ``floor_share``: the minimum share of a waiting client."""
+
+    rows_field: ClassVar[str] = "clients"
+    columns: ClassVar[tuple[str, ...]] = (
+        "name",
+        "weight",
+        "deadline_secs",
+        "share",
+        "queued",
+        "leased",
+        "failed",
+        "leased_tasks",
+        "virtual_secs",
+    )
 
     clients: tuple[Client, ...]
     floor_share: float

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.listing import Listing
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, percent_text
@@ -130,8 +131,21 @@ class SketchRow:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SketchesScreen(Shown):
+class SketchesScreen(Listing):
     """An input of a model by partition."""
+
+    rows_field: ClassVar[str] = "partitions"
+    columns: ClassVar[tuple[str, ...]] = (
+        "partition",
+        "rows",
+        "empty_share",
+        "distinct",
+        "quantiles",
+        "mean_length",
+        "top",
+        "top_counts",
+        "true_share",
+    )
 
     model: str
     version: int

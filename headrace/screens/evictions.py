@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.listing import Listing
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, changed_text, count_text, many, moment, secs_text, time_text
@@ -81,8 +82,24 @@ class EvictionScreen(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class EvictionsScreen(Shown):
+class EvictionsScreen(Listing):
     """The evictions that were done, newest first. ``more``: there are older ones."""
+
+    rows_field: ClassVar[str] = "evictions"
+    columns: ClassVar[tuple[str, ...]] = (
+        "number",
+        "evicted_at",
+        "why",
+        "who",
+        "request",
+        "plan",
+        "memos",
+        "size_bytes",
+        "kept_memos",
+        "kept_bytes",
+        "restored_at",
+        "restored_by",
+    )
 
     evictions: tuple[PastEviction, ...]
     more: bool

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.listing import Listing
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, moment, percent_text, secs_text
@@ -42,12 +43,28 @@ class GraphRow:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class GraphsScreen(Shown):
+class GraphsScreen(Listing):
     """A page of components from ``offset`` on, or after the key of another page.
 
     ``total``: the number of all, if requested; ``is_least``: there are more than that. ``next_after``: the key after which the next page begins;
     None if there are no further components.
     """
+
+    rows_field: ClassVar[str] = "graphs"
+    columns: ClassVar[tuple[str, ...]] = (
+        "fingerprint",
+        "type",
+        "expression",
+        "models",
+        "within",
+        "memos",
+        "rows",
+        "size_bytes",
+        "secs",
+        "saved_secs",
+        "hits",
+        "created_at",
+    )
 
     graphs: tuple[GraphRow, ...]
     offset: int
@@ -140,8 +157,11 @@ def counted_text(part: SharedPart) -> str:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class MemosScreen(Shown):
+class MemosScreen(Listing):
     """The memos of a component by partition, in time order; the newest partitions with memos."""
+
+    rows_field: ClassVar[str] = "partitions"
+    columns: ClassVar[tuple[str, ...]] = ("table", "partition", "states", "rows", "size_bytes", "start")
 
     fingerprint: str
     partitions: tuple[PartitionMemos, ...]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.listing import Listing
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 
@@ -36,8 +37,11 @@ class HoldRow:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class HoldsScreen(Shown):
+class HoldsScreen(Listing):
     """The jobs that are held, and the runs whose jobs cannot be read."""
+
+    rows_field: ClassVar[str] = "holds"
+    columns: ClassVar[tuple[str, ...]] = ("run", "error_class", "role", "reason")
 
     holds: tuple[HoldRow, ...]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.listing import Listing
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import many, moment, time_text
@@ -17,8 +18,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class JobsScreen(Shown):
+class JobsScreen(Listing):
     """The jobs of the fleet in ``folder``."""
+
+    rows_field: ClassVar[str] = "jobs"
+    columns: ClassVar[tuple[str, ...]] = (
+        "number",
+        "name",
+        "state",
+        "priority",
+        "slots",
+        "starts",
+        "failures",
+        "reason",
+        "submitted",
+        "since",
+    )
 
     folder: str
     jobs: tuple[StoredJob, ...]

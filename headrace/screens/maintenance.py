@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.listing import Listing
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import grid
 from headrace.terminal.units import bytes_text, count_text, many, moment, secs_text, time_text
@@ -25,8 +26,21 @@ _AGAIN = "nothing was changed; next: the same command with --yes"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class PinsScreen(Shown):
+class PinsScreen(Listing):
     """The pins of running jobs at ``now``, in epoch seconds."""
+
+    rows_field: ClassVar[str] = "pins"
+    columns: ClassVar[tuple[str, ...]] = (
+        "holder",
+        "model",
+        "version",
+        "table",
+        "start",
+        "end",
+        "components",
+        "since",
+        "expires_in_secs",
+    )
 
     pins: tuple[Pin, ...]
     now: float

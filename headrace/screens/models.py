@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import Group, RenderableType
 
 from headrace.screens.analyze import OfModel, changed_grid
 from headrace.screens.json_fields import fields_of
+from headrace.screens.listing import Listing
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, more_rows, percent_text, secs_text
@@ -164,8 +165,21 @@ class ModelRow:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ModelsScreen(Shown):
+class ModelsScreen(Listing):
     """The live models."""
+
+    rows_field: ClassVar[str] = "models"
+    columns: ClassVar[tuple[str, ...]] = (
+        "name",
+        "version",
+        "client",
+        "priority",
+        "table",
+        "label",
+        "components",
+        "memos",
+        "task",
+    )
 
     models: tuple[ModelRow, ...]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.listing import Listing
 from headrace.screens.score_figures import (
     FigureTable,
     figure_table,
@@ -67,8 +68,23 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RunsScreen(Shown):
+class RunsScreen(Listing):
     """The runs in ``folder``, those with the newest commits first."""
+
+    rows_field: ClassVar[str] = "runs"
+    columns: ClassVar[tuple[str, ...]] = (
+        "run",
+        "folder",
+        "state",
+        "problem",
+        "table",
+        "commit",
+        "epochs",
+        "step",
+        "events",
+        "committed",
+        "newest",
+    )
 
     folder: str
     runs: tuple[RunRow, ...]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rich.console import Group, RenderableType
 
-from headrace.screens.shown import Shown
+from headrace.screens.listing import Listing
 from headrace.terminal.grid import grid
 
 
@@ -21,8 +22,11 @@ class SettingRow:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SettingsScreen(Shown):
+class SettingsScreen(Listing):
     """The settings of the warehouse at ``home``; ``file``: where they may be written."""
+
+    rows_field: ClassVar[str] = "settings"
+    columns: ClassVar[tuple[str, ...]] = ("name", "value", "source", "variable")
 
     home: str
     file: str

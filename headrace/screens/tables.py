@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import Group, RenderableType
 
+from headrace.screens.listing import Listing
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import bytes_text, count_text, many, time_text
@@ -127,8 +128,11 @@ class TableRow:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TablesScreen(Shown):
+class TablesScreen(Listing):
     """The registered tables."""
+
+    rows_field: ClassVar[str] = "tables"
+    columns: ClassVar[tuple[str, ...]] = ("name", "version", "partitions", "rows", "size_bytes", "start", "end", "root")
 
     tables: tuple[TableRow, ...]
 

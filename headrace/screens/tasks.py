@@ -7,11 +7,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import Group, RenderableType
 
 from headrace.screens.json_fields import fields_of
+from headrace.screens.listing import Listing
 from headrace.screens.shown import Shown
 from headrace.terminal.grid import facts, grid
 from headrace.terminal.units import count_text, many, moment, time_text
@@ -28,8 +29,26 @@ _MOST_EVENTS, _MOST_GROUPS, _MOST_RANGES = 20, 20, 4
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class GroupsScreen(Shown):
+class GroupsScreen(Listing):
     """The quarantine by group, from ``offset`` on. ``request``: the conditions as text."""
+
+    rows_field: ClassVar[str] = "groups"
+    columns: ClassVar[tuple[str, ...]] = (
+        "fingerprint",
+        "expression",
+        "kind",
+        "operator",
+        "exception",
+        "error",
+        "tasks",
+        "states",
+        "tables",
+        "partitions",
+        "failed_at",
+        "example",
+        "models",
+        "clients",
+    )
 
     request: str
     groups: tuple[TaskGroup, ...]
@@ -122,8 +141,26 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TasksScreen(Shown):
+class TasksScreen(Listing):
     """The quarantine by task, from ``offset`` on. ``request``: the conditions as text."""
+
+    rows_field: ClassVar[str] = "tasks"
+    columns: ClassVar[tuple[str, ...]] = (
+        "id",
+        "state",
+        "fingerprint",
+        "expression",
+        "table",
+        "partition",
+        "kind",
+        "operator",
+        "exception",
+        "error",
+        "attempts",
+        "losses",
+        "failed_at",
+        "next_at",
+    )
 
     request: str
     tasks: tuple[TaskRow, ...]

@@ -12,8 +12,9 @@ from contextvars import ContextVar
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from headrace.terminal.display import Display, display_of, in_place
 from headrace.terminal.logs import log_settings, write_line
 from headrace.terminal.parent import parent_of
 from headrace.terminal.printable import json_printable, printable, printable_screen
@@ -34,6 +35,15 @@ class Screen(Protocol):
         ...
 
 
+@runtime_checkable
+class CsvScreen(Protocol):
+    """A screen that can be printed as CSV."""
+
+    def csv_text(self) -> str:
+        """Its rows as CSV."""
+        ...
+
+
 #: The width of text in a pipe or a file, and the least assumed width of a terminal, in cells.
 PLAIN_WIDTH = 140
 LEAST_WIDTH = 40
@@ -48,17 +58,32 @@ record_to: ContextVar[str] = ContextVar("record_to", default="")
 def emit(screen: Screen, *, as_json: bool) -> None:
     """Print a screen on standard output."""
     text = _recorded(screen)
+    display = display_of.get()
     if (parent := parent_of.get()) is not None:
         parent.screen(screen)
-        return
-    if as_json:
-        sys.stdout.write(text)
-        return
+    elif display.as_csv and isinstance(screen, CsvScreen):
+        sys.stdout.write(screen.csv_text())
+    elif as_json:
+        sys.stdout.write(json_text(screen) + "\n" if display.is_repeated else text)
+    else:
+        _draw(screen, display)
+
+
+def _draw(screen: Screen, display: Display) -> None:
     from rich.console import Console
 
     console = Console(markup=False, highlight=False, emoji=False)
     console.width = max(console.width, LEAST_WIDTH) if console.is_terminal else PLAIN_WIDTH
-    console.print(printable_screen(screen).render(), soft_wrap=False)
+    shown = printable_screen(screen).render()
+    if not display.is_repeated:
+        return console.print(shown, soft_wrap=False)
+    with console.capture() as captured:
+        console.print(display.heading, "", shown, sep="\n", soft_wrap=False)
+    text = captured.get()
+    if console.is_terminal:
+        sys.stdout.write(in_place(text, console.height, is_first=display.number == 0))
+    else:
+        sys.stdout.write("\n" * (display.number > 0) + text)
 
 
 def plain_text(screen: Screen) -> str:

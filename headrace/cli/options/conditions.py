@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options.completions import component_names, model_names, table_names
 from headrace.terminal.quantities import bytes_of
 from transforms.errors import InputError
 
@@ -14,13 +15,18 @@ if TYPE_CHECKING:
 
 Column = Annotated[str | None, typer.Option(help="Reads this raw column.")]
 Operator = Annotated[str | None, typer.Option(help="Applies this operator; name@2 for one version of it.")]
-Subgraph = Annotated[str | None, typer.Option(help="Is, or contains, the subgraph with this fingerprint prefix.")]
+Subgraph = Annotated[
+    str | None,
+    typer.Option(autocompletion=component_names, help="Is, or contains, the subgraph with this fingerprint prefix."),
+]
 PatternText = Annotated[
     str | None, typer.Option("--pattern", help="Contains a match of this pattern, such as 'unigrams(lower(_))'.")
 ]
-ModelName = Annotated[str | None, typer.Option("--model", help="Is read by this model.")]
+ModelName = Annotated[str | None, typer.Option("--model", autocompletion=model_names, help="Is read by this model.")]
 ClientName = Annotated[str | None, typer.Option("--client", help="Is read by a model of this client.")]
-TableName = Annotated[str | None, typer.Option("--table", help="Is read by a model over this table.")]
+TableName = Annotated[
+    str | None, typer.Option("--table", autocompletion=table_names, help="Is read by a model over this table.")
+]
 MinSize = Annotated[str | None, typer.Option(help="Takes at least this, such as 20MB.")]
 MaxSize = Annotated[str | None, typer.Option(help="Takes at most this.")]
 MinHits = Annotated[

@@ -9,13 +9,17 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.options.completions import model_names, run_names
 from headrace.cli.options.session import home_folder, run_location
 from headrace.runs.run_folders import folder_of_model, is_folder
 from transforms.errors import InputError
 
 Run = Annotated[
     str,
-    typer.Argument(help="Folder of a run, gs://bucket/path, or the name of a model: runs/MODEL-vVERSION in the home."),
+    typer.Argument(
+        autocompletion=run_names,
+        help="Folder of a run, gs://bucket/path, or the name of a model: runs/MODEL-vVERSION in the home.",
+    ),
 ]
 RunVersion = Annotated[
     int, typer.Option("--version", help="The model's version. Default: the newest with a run.", show_default=False)
@@ -28,7 +32,12 @@ RunDir = Annotated[
         show_default=False,
     ),
 ]
-ModelOrRun = Annotated[str, typer.Argument(help="Name of a submitted model, or the folder MODEL-vVERSION of its run.")]
+ModelOrRun = Annotated[
+    str,
+    typer.Argument(
+        autocompletion=model_names, help="Name of a submitted model, or the folder MODEL-vVERSION of its run."
+    ),
+]
 ScoredVersion = Annotated[
     int, typer.Option("--version", help="The model's version. Default: the newest.", show_default=False)
 ]

@@ -30,6 +30,11 @@ def home_text(option: str) -> str:
     return option or os.environ.get("HEADRACE_HOME", "") or ".headrace"
 
 
+def catalog_text() -> str:
+    """The URL of the catalog in the environment; empty without one."""
+    return os.environ.get("HEADRACE_CATALOG_URL", "")
+
+
 def cluster_address() -> Address:
     """The API server of the cluster in which this process is a pod. Raises :class:`InputError` elsewhere."""
     from trainer.wire.flight.addresses import Address

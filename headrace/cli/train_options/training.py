@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.options.completions import model_names
 from headrace.cli.options.devices import DeviceOptions
 from headrace.cli.options.exports import ServingOptions
 from headrace.cli.options.launchers import GKE, LOCAL, REMOTE, TPU_VM, ClusterOptions, option_name
@@ -33,7 +34,7 @@ class TrainOptions:
     The checks read no file: :meth:`tpus_of` and :meth:`check_combinations` look at the training options of ``--config``, too.
     """
 
-    model: Annotated[str, typer.Argument(help="Name of a submitted model.")]
+    model: Annotated[str, typer.Argument(autocompletion=model_names, help="Name of a submitted model.")]
     data: DataOptions = field(default_factory=DataOptions)
     run: RunOptions = field(default_factory=RunOptions)
     hosts: HostOptions = field(default_factory=HostOptions)

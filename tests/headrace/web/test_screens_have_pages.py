@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import re
 from pathlib import Path
@@ -138,7 +139,7 @@ def screens() -> set[str]:
                 isinstance(value, type)
                 and issubclass(value, Shown)
                 and value.__module__ == module.__name__
-                and value is not Shown
+                and not inspect.isabstract(value)
             ):
                 found.add(f"{one.name}.{name}")
     return found
