@@ -10,7 +10,7 @@ CANDIDATES := python3 python3.13 python3.12 python3.11
 SUITABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help reference docs refresh release demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch orchestrators test-orchestrators deployment test-deployment tpu test-tpu-aot test-wheel check mutants bench bench-fbgemm bench-feast bench-spark tfra bench-tfra bench-torch clean
+.PHONY: help reference docs refresh release demo test test-all test-soak flink test-flink spark test-spark kafka test-kafka torch test-torch orchestrators test-orchestrators deployment test-deployment tpu test-tpu-aot test-wheel check mutants bench bench-gate bench-fbgemm bench-feast bench-spark tfra bench-tfra bench-torch clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -131,6 +131,9 @@ bench: $(READY) ## the benchmarks that README and docs quote
 	  raw_bytes_read direct_runner_overhead isolation simulator autoscale chaos analysis default_quality planted_quality model_quality first_model \
 	  controller_start tower_simulation pruning_speed reader_speed reader_loss training_job job_overhead host_steps checkpoint_stall dense_step embedding_kernels embedding_corners partitioned_cores wire_compression dense_all_reduce grid_sums rounded_sums update_sharding stale_hosts dlrm_throughput staleness plan_feedback hot_rows_wire preempted_epochs server_notices training_chaos fleet; do echo "== benchmarks.$$script"; \
 	  $(BIN)/python -m benchmarks.$$script || exit 1; done
+
+bench-gate: $(READY) ## ten core figures beside the last release's on this kind of machine; WRITE=1 records them
+	$(BIN)/python -m benchmarks.gate $(if $(WRITE),--write) $(GATE_OPTIONS)
 
 bench-fbgemm: $(READY) ## FBGEMM and TorchRec in .fbgemm/, and the benchmarks against them; TABLES="file.json …" for that of planners
 	@$(BIN)/python -m benchmarks.support.fbgemm_environment .fbgemm
