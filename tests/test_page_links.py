@@ -1,4 +1,4 @@
-"""Every link of the manual inside the repository has its file, and its heading."""
+"""Every link of the manual, and of the pages for contributors, inside the repository has its file, and its heading."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import pytest
 
 from tests.conftest import ROOT
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / ".github").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+        ROOT / "tests" / "README.md",
+    ]
+)
 #: Files in whose texts a page of the manual may be named with one of its headings.
 CODE = ("transforms", "warehouse", "pipelines", "trainer", "headrace", "benchmarks", "tests", "examples")
 _FENCE = re.compile(r"^(```+).*?^\1", re.DOTALL | re.MULTILINE)
@@ -38,7 +46,7 @@ def missing(page: Path, path: str, anchor: str) -> bool:
     return not target.exists() or bool(anchor and target.suffix == ".md" and anchor not in anchors(target))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_link_of_a_page_leads_to_a_file_and_a_heading(page):
     links = _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8")))
     assert [f"{path}#{anchor}" for path, anchor in links if missing(page, path, anchor)] == []

@@ -70,8 +70,12 @@ AREAS = (
     "headrace",
     "benchmarks",
     "docs",
+    "docs/decisions",
     "README.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "tests/README.md",
 )
 
 
