@@ -173,3 +173,10 @@ def test_there_are_ten_figures_of_scripts_that_exist() -> None:
     assert len({one.name for one in gate.FIGURES}) == len(gate.FIGURES) == 10
     for one in gate.FIGURES:
         assert (ROOT / "benchmarks" / f"{one.script}.py").is_file()
+
+
+def test_the_recorded_baselines_have_every_figure() -> None:
+    found = read_baselines(gate.FILE.read_bytes())
+    assert found.baselines
+    assert set(found.baselines[-1].figures) == {one.name for one in gate.FIGURES}
+    assert [one.kind for one in found.baselines[-1].figures.values()] == [one.kind for one in gate.FIGURES]
