@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.examples import THOROUGH
+from tests.support.kept_kernels import remove_old_shared_kernels, share_kernels
 
 if TYPE_CHECKING:
     from tests.support.gcs_server import GcsServer
@@ -40,6 +41,7 @@ settings.load_profile("quick")
 # Processes of tests and their children compile a module once, though the environment may ask for no files of bytecode.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+share_kernels(os.environ)
 
 #: Objects between two garbage collections; Python's 700 cost an eighth of the CPU time of tests.
 _COLLECTED_AFTER = 50_000
@@ -74,9 +76,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_sessionfinish() -> None:
-    """Let the end of the process free all objects, as extensions expect that look for leaks."""
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let the end of the process free all objects, as extensions expect that look for leaks. Remove kernels that no test needs any more."""
     gc.unfreeze()
+    if not hasattr(session.config, "workerinput"):
+        remove_old_shared_kernels()
 
 
 @pytest.fixture(scope="session", autouse=True)

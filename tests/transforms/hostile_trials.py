@@ -23,6 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.support.kept_kernels import with_bounds_checks
 from tests.transforms.adversarial import COMPUTABLE, acceptable_types, columns_for, operands_for, operation
 from tests.transforms.hostile_arrays import HostileArrays, described, plain
 from tests.transforms.operators.parameters import GOLDEN_PARAMS
@@ -241,7 +242,7 @@ def run_apart(seed: int, first: int, count: int, folder: Path, *, bounds_checked
     whole, trace = Tally(), folder / f"trial-{seed}-{first}"
     environment = dict(os.environ, PYTHONPATH=str(_ROOT), MALLOC_PERTURB_="165")
     if bounds_checked:
-        environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder / "kernels-with-bounds-checks")}
+        environment = with_bounds_checks(environment)
     end = first + count
     while first < end:
         command = [

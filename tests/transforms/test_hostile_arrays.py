@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.support.kept_kernels import with_bounds_checks
 from tests.transforms.adversarial import operation
 from tests.transforms.hostile_trials import run_apart
 from transforms.columns.arrow_types import arrow_type
@@ -29,8 +31,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 _TEXTS = pa.py_buffer(np.array([0, 2, 3, 5], np.int32))
 
 
-def _python(source: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", source], env=os.environ | {"PYTHONPATH": str(_ROOT)} | environment,
+def _python(source: str, environment: Mapping[str, str] = os.environ) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", source], env={**environment, "PYTHONPATH": str(_ROOT)},
                           capture_output=True, text=True, check=False)  # fmt: skip
 
 
@@ -62,7 +64,7 @@ def test_a_byte_beside_a_guarded_buffer_cannot_be_read(at_end: bool, at: int) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("load", ["spans.load64", "spans.load64_big", "spans.load32", "words._maybe_space"])
-def test_loads_of_words_are_checked_where_bounds_are(load: str, tmp_path: Path) -> None:
+def test_loads_of_words_are_checked_where_bounds_are(load: str) -> None:
     source = (
         "import numpy as np\nfrom numba import njit\nfrom transforms.kernels import spans, words\n"
         f"load = {load}\n"
@@ -72,7 +74,7 @@ def test_loads_of_words_are_checked_where_bounds_are(load: str, tmp_path: Path) 
         "    try:\n        read(data, at)\n    except IndexError:\n        continue\n"
         "    raise SystemExit(f'read at {at}')\n"
     )
-    done = _python(source, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
+    done = _python(source, with_bounds_checks(os.environ))
     assert done.returncode == 0, done.stderr
 
 

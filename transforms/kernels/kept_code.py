@@ -93,7 +93,7 @@ class KeptFunction(FunctionCache):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, function: Callable[..., Any], stamp: str) -> None:
         super().__init__(function)
-        folder = trusted_folder(self._impl.locator.get_cache_path())
+        folder = trusted_folder(_folder_of(function, self._impl.locator.get_cache_path()))
         self._cache_path = folder
         self._cache_file = KeptCode(folder, self._impl.filename_base, stamp)
 
@@ -114,6 +114,16 @@ class KeptFunction(FunctionCache):  # type: ignore[misc, unused-ignore]
             self._impl.locator.ensure_cache_path()
             key = self._index_key(sig, data.codegen)
             self._cache_file.save(key, (self._impl.reduce(data), _outside_symbols(data)))
+
+
+def _folder_of(function: Callable[..., Any], folder: str) -> str:
+    """``folder``, or below ``NUMBA_CACHE_DIR`` one named by the module: numba's own is named by the path of the sources.
+
+    Installations at several paths share code then. It names the module that it belongs to, so a wheel and a checkout do not.
+    """
+    above = os.path.dirname(folder)
+    is_given = bool(config.CACHE_DIR) and above == os.path.dirname(os.path.join(config.CACHE_DIR, "_"))
+    return os.path.join(above, function.__module__) if is_given else folder
 
 
 def _outside_symbols(data: CompileResult) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.support.kept_kernels import with_bounds_checks
 
 SUITES = (
     "test_cpu_engine.py",
@@ -26,8 +27,8 @@ SUITES = (
 
 
 @pytest.mark.slow
-def test_the_engine_stays_inside_its_arrays(tmp_path):
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+def test_the_engine_stays_inside_its_arrays():
+    environment = with_bounds_checks(os.environ)
     suites = [str(Path(__file__).parent / name) for name in SUITES]
     command = [
         sys.executable,
@@ -47,7 +48,7 @@ def test_the_engine_stays_inside_its_arrays(tmp_path):
 
 
 @pytest.mark.medium
-def test_the_checks_cover_vectors_of_every_width(tmp_path):
+def test_the_checks_cover_vectors_of_every_width():
     program = """
 import numpy as np
 from numba import njit
@@ -73,13 +74,13 @@ for lanes, splat in ((8, splat8), (4, splat4), (1, splat1)):
     assert is_refused(write, out, 21 - lanes) and is_refused(write, out, -1), lanes
 assert not is_refused(read, out, 19) and is_refused(read, out, 20) and is_refused(read, out, -1)
 """
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = with_bounds_checks(os.environ)
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.medium
-def test_the_checks_find_a_wrong_position(tmp_path):
+def test_the_checks_find_a_wrong_position():
     program = """
 import numpy as np
 from numba import njit
@@ -97,6 +98,6 @@ for at in (5, -1):
         continue
     raise SystemExit(f"position {at} was not refused")
 """
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = with_bounds_checks(os.environ)
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from functools import reduce
 from itertools import pairwise, permutations
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
+from tests.support.kept_kernels import with_bounds_checks
 from transforms.joins.ranks import LEAST as NAN_RANK
 from transforms.kernels.history_event import (
     FLOATS,
@@ -212,9 +212,9 @@ def test_the_first_row_from_a_time_on(times, bound, data):
 
 
 @pytest.mark.slow
-def test_no_place_outside_of_an_array_is_read(tmp_path: Path) -> None:
-    """The tests above where numba checks bounds; its code is kept elsewhere, since the key of what it keeps does not say so."""
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+def test_no_place_outside_of_an_array_is_read() -> None:
+    """The tests above where numba checks bounds."""
+    environment = with_bounds_checks(os.environ) | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", __file__]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

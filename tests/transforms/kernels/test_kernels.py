@@ -24,6 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
+from tests.support.kept_kernels import with_bounds_checks
 from tests.transforms.adversarial import arrow_column, columns_for, computed, operation
 from transforms import kernels
 from transforms.columns.columns import Numbers, RaggedItems, Strings, from_arrow
@@ -90,8 +91,8 @@ def test_code_of_other_sources_is_never_run_even_if_its_successor_was_killed_whi
 
 
 @pytest.mark.slow
-def test_nothing_is_read_of_no_words(tmp_path) -> None:
-    """Numba checks bounds where it is told to; its code is kept elsewhere, since the key of what it keeps does not say so."""
+def test_nothing_is_read_of_no_words() -> None:
+    """Numba checks bounds here."""
     text = (
         "import pyarrow as pa\nfrom transforms.expressions.expression import text\nfrom transforms.execution.plan import compile_plan\n"
         "words = {'it': (text('a').unigrams() & text('b').unigrams()).node}\n"
@@ -100,7 +101,7 @@ def test_nothing_is_read_of_no_words(tmp_path) -> None:
         "        batch = pa.table([pa.array([part], pa.string()) for part in row], ['a', 'b'])\n"
         "        assert not compile_plan(words, fused=fused).run(batch).failures, row\n"
     )
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = with_bounds_checks(os.environ)
     environment["PYTHONPATH"] = str(ROOT)
     subprocess.run([sys.executable, "-c", text], env=environment, check=True)
 
@@ -141,14 +142,16 @@ def test_code_of_another_compiler_or_other_settings_is_not_loaded(
     assert file.load("int64") == b"whole"
 
 
-def _run_body(folder: Path, source: str, program: str) -> list[str]:
-    """What a process prints that imports ``source`` as ``body``; compiled code is kept in ``folder``."""
-    (folder / "body.py").write_text(f"from transforms.kernels.compiled import compiled\n\n{source}\n")
+def _run_body(
+    folder: Path, source: str, program: str, *, module: str = "body", kernels: Path | None = None
+) -> list[str]:
+    """What a process prints that imports ``source`` as ``body``; compiled code is kept in ``kernels``, or in ``folder``."""
+    (folder / f"{module}.py").write_text(f"from transforms.kernels.compiled import compiled\n\n{source}\n")
     environment = os.environ | {
-        "NUMBA_CACHE_DIR": str(folder / "kernels"),
+        "NUMBA_CACHE_DIR": str(kernels or folder / "kernels"),
         "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
     }
-    run = [sys.executable, "-c", f"import sys, body\n{program}"]
+    run = [sys.executable, "-c", f"import sys, {module} as body\n{program}"]
     done = subprocess.run(run, env=environment, capture_output=True, text=True, check=True, cwd=folder)
     return done.stdout.split()
 
@@ -159,6 +162,22 @@ def test_compiled_code_is_loaded_without_what_compiling_needs(tmp_path) -> None:
     program = "print(body.f(1), 'scipy.linalg' in sys.modules, 'numba.np.linalg' in sys.modules)"
     assert _run_body(tmp_path, source, program)[0] == "2"
     assert _run_body(tmp_path, source, program) == ["2", "False", "False"]
+
+
+@pytest.mark.medium
+def test_installations_at_several_paths_share_code_and_modules_of_other_names_do_not(tmp_path) -> None:
+    source = "@compiled\ndef f(x):\n    return x + 1"
+    program = "f = body.f\nprint(f(1), sum(f.stats.cache_misses.values()), f.__module__)"
+
+    def seen_at(place: str, source: str = source, module: str = "body") -> list[str]:
+        (tmp_path / place).mkdir()
+        return _run_body(tmp_path / place, source, program, module=module, kernels=tmp_path / "kernels")
+
+    assert seen_at("first") == ["2", "1", "body"]
+    assert seen_at("second") == ["2", "0", "body"]
+    assert seen_at("renamed", module="other") == ["2", "1", "other"]
+    assert seen_at("changed", source.replace("x + 1", "x + 2")) == ["3", "1", "body"]
+    assert sorted(path.parent.name for path in (tmp_path / "kernels").rglob("*.nbc")) == ["body", "body", "other"]
 
 
 @pytest.mark.slow

@@ -127,6 +127,7 @@ def test_an_installation_in_a_folder_of_all_works_and_says_so(own: Path) -> None
     repository = str(ROOT)
     environment = {**os.environ, "PYTHONPATH": f"{repository}{os.pathsep}{own}", "TMPDIR": str(own.parent)}
     environment.pop("HOME", None)
+    environment.pop("NUMBA_CACHE_DIR", None)
     own.chmod(0o777)
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", _RUN], env=environment, capture_output=True, text=True, check=True)
@@ -147,5 +148,6 @@ def test_a_read_only_installation_without_a_home_works(own: Path) -> None:
     repository = str(ROOT)
     environment = {**os.environ, "PYTHONPATH": f"{repository}{os.pathsep}{own}", "TMPDIR": str(own.parent),
                    "NUMBA_CACHE_LOCATOR_CLASSES": locators}  # fmt: skip
+    environment.pop("NUMBA_CACHE_DIR", None)
     done = subprocess.run([sys.executable, "-c", _RUN], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.split()[:1] == ["2"], done.stderr
