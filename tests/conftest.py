@@ -58,11 +58,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Collect garbage seldom, and give TensorFlow one thread before any other test starts it with more.
 
     Deterministic training asks for one thread. TensorFlow is loaded where tests of all rooms run in one process: in the workers of
-    pytest-xdist, and when no files are named.
+    pytest-xdist, and when no files are named. The process that only waits for workers does without it.
     """
     gc.set_threshold(_COLLECTED_AFTER, *gc.get_threshold()[1:])
-    in_one_process = hasattr(config, "workerinput") or config.args == config.getini("testpaths")
-    if in_one_process and find_spec("tensorflow") is not None:  # Python 3.14 has none yet
+    has_workers = bool(config.getoption("tx", default=None))
+    runs_all = hasattr(config, "workerinput") or (config.args == config.getini("testpaths") and not has_workers)
+    if runs_all and find_spec("tensorflow") is not None:  # Python 3.14 has none yet
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         import pyarrow.compute  # noqa: F401 - before TensorFlow, whose older RE2 Arrow's regular expressions would get
         import tensorflow as tf
