@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.support.reference_tables import ReferenceTables, counts_of
+from tests.trainer.tables.table_states import assert_same, random_states
 from tests.trainer.tables.test_engine import batch_of
-from tests.trainer.tables.tpu.engines import assert_same, random_states
 
 pytest.importorskip("tensorflow")
 

@@ -22,7 +22,7 @@ from tests.support.host_steps import check_hosts_train
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import end, start, wait_until
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.job.control.job_files import JobFiles
 from trainer.job.launch.local_servers import LocalServers
 from trainer.servers.run_servers import RunServers

@@ -24,7 +24,7 @@ from tests.trainer.servers.test_server_shards import (
 )
 from tests.trainer.tables.routes.partitioned.plans import mixed_plan, plan_of, plans
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.checkpoints.open_run import open_run
 from trainer.checkpoints.read import read_shards
 from trainer.planning.plan import Slice

@@ -16,7 +16,7 @@ from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.tables.routes.servers import test_hashed_servers as hashed
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import ServerLost
 from trainer.job.launch.chaos.links import Link, Links
 from trainer.job.launch.chaos.wire_damage import DamageKind, DamagePoint, DamageSettings, Direction, random_damage

@@ -22,7 +22,7 @@ from tests.trainer.servers.test_service import (
     wait_until,
 )
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import ConfigError
 from trainer.servers.client_updates import Greeting
 from trainer.servers.embedding_worker import EmbeddingWorker

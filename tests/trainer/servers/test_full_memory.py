@@ -14,7 +14,7 @@ import pytest
 from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import PATIENCE_SECS
 from tests.support.small_folders import free_bytes_in, small_folder
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import MemoryFull
 from trainer.options.pruning import PruningOptions
 from trainer.planning.row_groups import RowGroup

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.trainer.servers.requests import TABLES, all_rows, apply_to, engine_alone, held, random_update
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import BadBatch, DamagedMemory, ServerLost
 from trainer.servers.held_rows import HeldRows
 from trainer.tables.engine import ChangedRows

@@ -24,7 +24,7 @@ from tests.trainer.servers import test_killed_servers as killed_servers
 from tests.trainer.servers.test_killed_workers import STALENESS, Training, engine_of, run_of, train_all
 from tests.trainer.servers.test_killed_workers import processes as worker_processes
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.servers.client_updates import Mode
 from trainer.servers.run_servers import RunServers
 from trainer.servers.server_status import read_status

@@ -18,8 +18,8 @@ from tests.support.parameter_servers import thread_servers
 from tests.support.processes import PATIENCE_SECS
 from tests.support.server_process import ServerProcess
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
+from tests.trainer.tables.table_states import assert_same
 from tests.trainer.tables.test_undo_log import run_apart
-from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import ServerLost
 from trainer.servers.client_updates import Greeting, Mode
 from trainer.servers.server_status import read_status

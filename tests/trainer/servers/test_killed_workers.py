@@ -17,7 +17,7 @@ from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS
 from tests.support.worker_process import WorkerProcess
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.servers.client_updates import Mode
 from trainer.servers.moves import server_moves
 from trainer.servers.moves.move_documents import MoveFiles, MoveRequest, new_id

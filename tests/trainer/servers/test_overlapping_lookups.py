@@ -15,7 +15,7 @@ from tests.support.examples import scaled
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, connect_to
 from trainer.servers.tls import client_tls, server_tls

@@ -28,7 +28,7 @@ from tests.trainer.servers.requests import (
     random_update,
     update,
 )
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import AttemptOver, BadBatch, ConfigError, NonFiniteLoss, OtherUpdate, ServerLost
 from trainer.servers.client_updates import Greeting, Mode
 from trainer.servers.held_rows import HeldRows

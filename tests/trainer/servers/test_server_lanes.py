@@ -24,7 +24,7 @@ from tests.trainer.servers.requests import (
 )
 from tests.trainer.servers.test_row_server import SHORT_SECS, is_waiting, server_of, state_of
 from tests.trainer.servers.test_service import answer, connected, greeting, request, running, wait_until
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import AttemptOver, OtherUpdate
 from trainer.servers.client_updates import Greeting, Mode
 from trainer.servers.service import ServiceLimits

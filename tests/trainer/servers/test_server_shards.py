@@ -20,7 +20,7 @@ from tests.support.processes import PATIENCE_SECS
 from tests.support.server_process import ServerProcess
 from tests.trainer.tables.routes.partitioned.plans import mixed_plan
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, random_batch, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.checkpoints import local_run
 from trainer.checkpoints.checkpoint import read_newest, write_checkpoint
 from trainer.checkpoints.inspection import check_files

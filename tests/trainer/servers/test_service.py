@@ -24,7 +24,7 @@ from tests.support.parameter_servers import ThreadServer
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.servers.requests import held, random_update
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import ConfigError
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows

@@ -14,7 +14,7 @@ from tests.support.examples import scaled
 from tests.support.parameter_servers import ThreadServer, sources_of, thread_servers
 from tests.trainer.servers.requests import held
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import ConfigError, ServerLost
 from trainer.servers.client_updates import Greeting
 from trainer.servers.direct_link import DirectLink

@@ -21,7 +21,7 @@ from tests.support.mutations import mutated
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS, free_port
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import AttemptOver, ServerLost
 from trainer.servers.client_updates import Greeting
 from trainer.servers.held_rows import HeldRows

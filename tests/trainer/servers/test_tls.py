@@ -15,7 +15,7 @@ from tests.support.processes import PATIENCE_SECS
 from tests.trainer.servers.test_service import answer, client_threads, connected, connected_with, greeting, wait_until
 from tests.trainer.servers.test_tcp_link import random_cuts
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import ConfigError, ServerLost
 from trainer.servers.client_updates import Greeting
 from trainer.servers.loads.copy_orders import CopySources

@@ -15,7 +15,7 @@ from tests.support.examples import scaled
 from tests.support.parameter_servers import thread_servers
 from tests.support.processes import PATIENCE_SECS
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import ServerLost
 from trainer.servers.client_updates import Greeting
 from trainer.servers.tcp_link import LinkOptions, connect_to

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.support.small_folders import free_bytes_in, small_folder
+from tests.trainer.tables.table_states import assert_same
 from tests.trainer.tables.test_engine import batch_of
-from tests.trainer.tables.tpu.engines import assert_same
 from trainer.errors import MemoryFull
 from trainer.tables import Adagrad, CpuEngine, FeatureSpec, TableSpec
 from trainer.tables.kernels.memory import SharedMemory

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.trainer.tables.routes.servers.random_batches import random_batch
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import BadBatch
 from trainer.tables import FTRL, SGD, Adagrad, Adam, FeatureSpec, TableSpec
 from trainer.tables.kernels.layout import feature_layout, packed_layout, table_layout, unpacked

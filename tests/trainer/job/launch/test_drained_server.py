@@ -14,7 +14,7 @@ from tests.support.drained_server import DrainedServer
 from tests.support.parameter_servers import thread_servers
 from tests.support.processes import PATIENCE_SECS, wait_until
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import ServerLost
 from trainer.servers.client_updates import Greeting, attempt_number
 from trainer.servers.run_servers import RunServers

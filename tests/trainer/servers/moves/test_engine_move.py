@@ -18,7 +18,7 @@ from tests.support.in_caller import InCaller
 from tests.support.parameter_servers import ThreadServer, sources_of, thread_servers
 from tests.trainer.tables.routes.partitioned.plans import mixed_plan
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import ConfigError, MoveGivenUp, ServerLost
 from trainer.servers.client_updates import Greeting
 from trainer.servers.loads import table_copier

@@ -14,7 +14,7 @@ from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.support.processes import PATIENCE_SECS, free_port
 from tests.trainer.tables.routes.partitioned.plans import mixed_plan
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import ServerLost
 from trainer.run.progress.lock import is_locked
 from trainer.servers.moves import move_checks, server_moves

@@ -1,12 +1,11 @@
-"""Engines over slices that are planned, and random states of their tables."""
+"""Engines over slices that are planned."""
 
 from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
 
-from trainer.tables import FTRL, SGD, Adagrad, AdagradMomentum, Adam, FeatureSpec, TableSpec, TableState, Uniform
-from trainer.tables.optimizers import slot_width
+from trainer.tables import FTRL, SGD, Adagrad, AdagradMomentum, Adam, FeatureSpec, TableSpec, Uniform
 from trainer.tables.tpu.call_inputs import CallInputs
 from trainer.tables.tpu.host_inputs import replica_inputs
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
@@ -56,23 +55,3 @@ def ragged_inputs(engine, batch) -> list[tuple[tuple[tf.RaggedTensor, ...], tupl
         ids = tuple(tf.RaggedTensor.from_row_splits(one.ids.astype(np.int64), one.splits) for one in made)
         found.append((ids, tuple(of.with_values(tf.constant(one.gains)) for of, one in zip(ids, made, strict=True))))
     return found
-
-
-def random_states(tables, seed: int = 0) -> dict[str, TableState]:
-    """About a third of the rows of each table, with random weights and slots."""
-    source = np.random.default_rng(seed)
-    states = {}
-    for table in tables:
-        rows = np.flatnonzero(source.random(table.vocabulary_size) < 0.3).astype(np.int64)
-        shape = (len(rows), table.dim)
-        slots = source.random((len(rows), slot_width(table.optimizer, table.dim)), np.float32)
-        states[table.name] = TableState(rows, source.normal(size=shape).astype(np.float32), slots)
-    return states
-
-
-def assert_same(found, expected) -> None:
-    """Equal states, bit for bit."""
-    assert list(found) == list(expected)
-    for name, state in expected.items():
-        for part in ("rows", "weights", "slots"):
-            assert getattr(found[name], part).tobytes() == getattr(state, part).tobytes(), (name, part)

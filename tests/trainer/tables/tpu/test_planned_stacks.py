@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.trainer.tables.tpu.engines import assert_same, engine_on, features, random_states
+from tests.trainer.tables.table_states import assert_same, random_states
+from tests.trainer.tables.tpu.engines import engine_on, features
 from trainer.errors import ConfigError
 from trainer.planning.plan import PartitionPlan, Slice, TablePlan, cyclic_plan
 from trainer.tables.sparse_core import SparseCoreSettings

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.support.examples import scaled
 from tests.support.optimizer_formulas import reference
+from tests.trainer.tables.table_states import assert_same, random_states
 from tests.trainer.tables.test_engine import batch_of
-from tests.trainer.tables.tpu.engines import EVENTS, assert_same, elements_of, engine_on, features, random_states
+from tests.trainer.tables.tpu.engines import EVENTS, elements_of, engine_on, features
 from trainer.errors import BadBatch, ConfigError, UnsupportedSetting
 from trainer.tables import FTRL, SGD, Adagrad, AdagradMomentum, Adam, CpuEngine, FeatureSpec, RowWiseAdagrad, TableSpec
 from trainer.tables.sparse_core import SparseCoreSettings

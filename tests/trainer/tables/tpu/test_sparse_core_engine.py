@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.trainer.tables.table_states import assert_same, random_states
 from tests.trainer.tables.test_engine import batch_of
-from tests.trainer.tables.tpu.engines import EVENTS, assert_same, engine_on, features, random_states
+from tests.trainer.tables.tpu.engines import EVENTS, engine_on, features
 from trainer.errors import BadBatch, ConfigError, TornCheckpoint, UnsupportedSetting
 from trainer.tables import SGD, Adagrad, CpuEngine, FeatureSpec, TableSpec, TableState
 from trainer.tables.sparse_core import SparseCoreSettings

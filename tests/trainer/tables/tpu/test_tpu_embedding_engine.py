@@ -11,8 +11,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from tests.trainer.tables.table_states import assert_same, random_states
 from tests.trainer.tables.test_engine import batch_of
-from tests.trainer.tables.tpu.engines import EVENTS, assert_same, elements_of, engine_on, features, random_states
+from tests.trainer.tables.tpu.engines import EVENTS, elements_of, engine_on, features
 from trainer.tables import Adagrad, Adam, FeatureSpec, Quantization, TableSpec
 from trainer.tables.tpu.planned_strategy import PlannedSlice, planned_strategy
 from trainer.tables.tpu.tpu_embedding_engine import TpuEmbeddingEngine

@@ -12,7 +12,7 @@ from tests.support.parameter_servers import thread_servers
 from tests.support.server_process import ServerProcess
 from tests.trainer.tables.routes.partitioned.plans import mixed_plan
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import NonFiniteLoss
 from trainer.servers.tcp_link import LinkOptions, connect_to
 from trainer.tables import SGD, CpuEngine, FeatureSpec, IdBatch, TableSpec

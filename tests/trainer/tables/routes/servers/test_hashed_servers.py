@@ -13,7 +13,7 @@ import pytest
 from tests.support.embedding_workers import ThreadWorker, engine_through
 from tests.support.parameter_servers import sources_of, thread_servers
 from tests.trainer.tables.routes.servers.random_batches import gradients_of, random_batch
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import ConfigError, TornCheckpoint
 from trainer.options.combinations import Setup
 from trainer.planning.plan import PartitionPlan

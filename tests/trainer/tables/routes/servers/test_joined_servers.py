@@ -16,7 +16,7 @@ from tests.support.parameter_servers import thread_servers
 from tests.support.server_process import killed_meanwhile
 from tests.trainer.servers.test_killed_servers import link_to, processes
 from tests.trainer.tables.routes.servers.random_batches import gradients_of, random_batch
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from tests.trainer.thread_exchange import on_hosts
 from trainer.errors import BadBatch
 from trainer.options.combinations import Setup

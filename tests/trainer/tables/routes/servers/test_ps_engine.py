@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from tests.conftest import ROOT
 from tests.support.examples import scaled
+from tests.support.kept_kernels import with_bounds_checks
 from tests.support.parameter_servers import ThreadServer, thread_servers
 from tests.trainer.tables.routes.partitioned.plans import mixed_plan
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss
 from trainer.tables import SGD, Adagrad, CpuEngine, FeatureSpec, IdBatch, TableSpec
 from trainer.tables.routes.servers import placed_rows
@@ -286,9 +287,9 @@ def test_tables_of_features_are_in_the_order_of_the_engine(engine):
 
 
 @pytest.mark.slow
-def test_the_engine_stays_inside_its_arrays(tmp_path):
+def test_the_engine_stays_inside_its_arrays():
     """This package's tests with kernels that check every position which they read and write."""
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = with_bounds_checks(os.environ)
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "not slow", "--hypothesis-profile", "quick", str(Path(__file__).parent)]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-4000:]

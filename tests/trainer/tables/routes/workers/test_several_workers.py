@@ -20,7 +20,7 @@ from tests.trainer.tables.routes.partitioned.plans import mixed_plan
 from tests.trainer.tables.routes.servers import test_hashed_servers as hashed
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
 from tests.trainer.tables.routes.workers.test_worker_engine import drop_connections
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.options.pruning import PruningOptions
 from trainer.servers.client_updates import Greeting, Mode
 from trainer.servers.run_servers import RunServers

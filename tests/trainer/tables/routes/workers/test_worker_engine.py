@@ -15,7 +15,7 @@ from tests.support.examples import scaled
 from tests.support.parameter_servers import thread_servers
 from tests.trainer.tables.routes.partitioned.plans import mixed_plan
 from tests.trainer.tables.routes.servers.random_batches import FEATURES, gradients_of, random_batch, train
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from trainer.errors import BadBatch, ConfigError, NonFiniteLoss, ServerLost
 from trainer.options.pruning import PruningOptions
 from trainer.servers.client_updates import Greeting

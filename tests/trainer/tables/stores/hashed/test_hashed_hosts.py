@@ -13,7 +13,7 @@ from tests.trainer.tables.routes.servers.test_hashed_servers import (
     assert_same_sections,
     batch_of,
 )
-from tests.trainer.tables.tpu.engines import assert_same
+from tests.trainer.tables.table_states import assert_same
 from tests.trainer.thread_exchange import on_hosts
 from trainer.errors import TornCheckpoint
 from trainer.tables import Adagrad, Adam, FeatureSpec, IdBatch, TableSpec

@@ -160,7 +160,7 @@ def test_an_update_of_a_killed_process_happens_once(tmp_path, make):
 from pathlib import Path
 from tests.trainer.tables.stores.pruned import test_pruned_store as own
 from tests.trainer.tables.test_undo_log import killed_updates
-killed_updates(Path({str(tmp_path)!r}), {scaled(60)}, own.{make}, own.change_once, same=own.same_stores, most_secs=0.3)
+killed_updates(Path({str(tmp_path)!r}), {scaled(60)}, own.{make}, own.change_once, same=own.same_stores)
 """)
 
 
