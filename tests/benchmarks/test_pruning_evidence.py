@@ -25,6 +25,7 @@ def trained(metric="gradient"):
     return engine
 
 
+@pytest.mark.medium
 def test_importance_is_correlated_with_what_training_has_changed():
     found = pruning_evidence.correlation_of(trained(), least_rows=2)
     assert found.changed_pearson == pytest.approx(1)

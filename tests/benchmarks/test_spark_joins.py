@@ -35,6 +35,7 @@ def test_equal_seeds_make_equal_logs(tmp_path):
         assert pq.read_table(tmp_path / "one" / file).equals(pq.read_table(tmp_path / "other" / file))
 
 
+@pytest.mark.medium
 def test_a_hop_lengthens_windows_only(tmp_path):
     write_log(tmp_path, SIZE, np.random.default_rng(3))
     join(tmp_path, "1h")

@@ -101,6 +101,7 @@ shapes = st.one_of(st.tuples(st.integers(1, 700)), st.tuples(st.integers(0, 40),
     st.integers(4, 6000),
     st.integers(0, 2**20),
 )
+@pytest.mark.medium
 def test_segments_have_the_bits_of_whole_weights(kind, shapes, hosts, bucket_bytes, seed):
     whole = variables(shapes, seed)
     optimizer = DenseOptimizer(config("run", dense_optimizer=kind), whole)

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
@@ -197,7 +198,7 @@ class QueueMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine = pytest.mark.medium(QueueMachine.TestCase)
 TestQueueMachine.settings = settings(
     max_examples=scaled(20), stateful_step_count=20, suppress_health_check=list(HealthCheck)
 )

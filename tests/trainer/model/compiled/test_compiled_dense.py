@@ -98,6 +98,7 @@ def assert_close(ours, theirs, scale=1.0):
     np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5 * scale)
 
 
+@pytest.mark.medium
 @settings(max_examples=40)
 @given(cases())
 def test_steps_are_those_of_keras(case):

@@ -113,6 +113,7 @@ def few_rows(monkeypatch):
     monkeypatch.setattr(engine_move, "_FEW_ROWS", 2)
 
 
+@pytest.mark.medium
 @settings(max_examples=scaled(12))
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=3), st.integers(1, 3), st.integers(0, 10_000),
        st.sampled_from([1, 40, 1 << 20]), st.booleans())  # fmt: skip

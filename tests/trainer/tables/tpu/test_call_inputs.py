@@ -41,6 +41,7 @@ def random_batch(draw: np.random.Generator, rows: int, *, wide: bool, weighted: 
     seed=st.integers(0, 2**32), steps=st.integers(0, 3), machines=st.sampled_from([1, 2, 4]), most=st.integers(0, 4),
     wide=st.booleans(), weighted=st.booleans(),
 )  # fmt: skip
+@pytest.mark.medium
 def test_each_replica_reads_its_part_of_each_step(engine, seed, steps, machines, most, wide, weighted):
     draw, rows = np.random.default_rng(seed), EVENTS * engine.replicas
     batches = [
