@@ -8,6 +8,7 @@ from importlib import import_module
 
 from headrace.reference.markdown import GENERATED, from_docstring, table
 from transforms.errors import HeadraceError
+from transforms.installation import own_module
 
 #: The modules that define errors.
 MODULES = (
@@ -41,13 +42,13 @@ The name of a class is its code: it is the field `code` of an error with `--log-
 def error_classes() -> Iterator[type[HeadraceError]]:
     """Each class below the root, sorted by exit status and name."""
     for module in MODULES:
-        import_module(module)
+        import_module(own_module(module))
     yield from sorted(_below(HeadraceError), key=lambda kind: (kind.exit_status, kind.__name__))
 
 
 def _below(root: type[HeadraceError]) -> set[type[HeadraceError]]:
     found = {kind for child in root.__subclasses__() for kind in (child, *_below(child))}
-    return {kind for kind in found if kind.__module__ in MODULES}
+    return {kind for kind in found if kind.__module__ in map(own_module, MODULES)}
 
 
 def errors_page() -> str:

@@ -18,6 +18,7 @@ from transforms.installation import PACKAGES, PARTS, checkout_name, own_module
 IMPORTS_BY_NAME = {
     "headrace/checkout.py": "is below own_module",
     "headrace/cli/lazy_group.py": "modules of headrace, whose names are the same in a wheel",
+    "headrace/reference/annotations.py": "names from the sources that are read, which the build rewrites",
     "transforms/functions/bundle.py": "modules that the source of a user's function names",
     "transforms/functions/outside.py": "translated by its callers, or the user's",
     "transforms/lazy_exports.py": "names from import statements, which the build rewrites",
