@@ -68,18 +68,16 @@ class Typed:
 
 
 def shape_of(kind: Any, inside: tuple[Any, ...] = ()) -> Shape:
-    """The shape of a Python type's values in a document."""
-    if kind in _SIMPLE if isinstance(kind, type) or kind is None else False:
+    """The shape of a Python type's values in a document; ``inside``: the classes that it is in, whose values may hold each other."""
+    if kind is None or (isinstance(kind, type) and kind in _SIMPLE):
         return _SIMPLE[kind]
     if isinstance(kind, NewType):
         return shape_of(kind.__supertype__, inside)
-    if isinstance(kind, typing.TypeAliasType) if hasattr(typing, "TypeAliasType") else False:
-        return shape_of(kind.__value__, inside)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return either(*(shape_of(one, inside) for one in arguments))
     if origin is Literal:
-        return either(*(Simple(_SIMPLE[type(one)].text(), (one,)) for one in arguments)) if len(arguments) == 1 else Simple(_SIMPLE[type(arguments[0])].text(), arguments)  # fmt: skip
+        return Simple(_SIMPLE[type(arguments[0])].text(), arguments)
     if origin is typing.Annotated:
         return shape_of(arguments[0], inside)
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -87,11 +85,7 @@ def shape_of(kind: Any, inside: tuple[Any, ...] = ()) -> Shape:
     if isinstance(origin, type) and issubclass(origin, Iterable):
         items = [one for one in arguments if one is not Ellipsis]
         return Items(either(*(shape_of(one, inside) for one in items)) if items else NOTHING)
-    if isinstance(kind, type):
-        return _of_class(kind, inside)
-    if origin is not None and dataclasses.is_dataclass(origin):
-        return ANY
-    return ANY
+    return _of_class(kind, inside) if isinstance(kind, type) else ANY
 
 
 def _of_class(kind: type, inside: tuple[Any, ...]) -> Shape:

@@ -19,32 +19,35 @@ _OWN = "headrace.cli"
 
 
 class _Emitted(Reader):
-    """Reads a command's code, and notes what it emits."""
+    """Reads the code of a command, and of the functions of the command line that it calls, and notes what they emit.
 
-    screens: dict[str, Any]
-    seen: set[FunctionType]
+    ``screens``: the classes by name; ``seen``: the functions that were read.
+    """
+
+    def __init__(
+        self, function: FunctionType, given: Mapping[str, Typed], screens: dict[str, Any], seen: set[FunctionType]
+    ) -> None:
+        declared = {name: Typed(kind) for name, kind in parameters_of(function).items()}
+        super().__init__(function, {**declared, **given}, ())
+        self._screens, self._seen = screens, seen
+        seen.add(function)
+        self.run(body_of(function).body)
 
     def on_call(self, function: Any, values: Sequence[Typed], named: Mapping[str, Typed]) -> None:
         """Note a screen, or read a function of the command line."""
         if function in (emit, emit_line) and values:
             kind = values[0].kind
             for one in typing.get_args(kind) or (kind,):
-                self.screens.setdefault(getattr(one, "__name__", str(one)), one)
-        elif isinstance(function, FunctionType) and function.__module__.startswith(_OWN) and function not in self.seen:
-            self.seen.add(function)
+                self._screens.setdefault(getattr(one, "__name__", str(one)), one)
+        elif isinstance(function, FunctionType) and function.__module__.startswith(_OWN) and function not in self._seen:
             given = dict(zip(parameters_of(function), values, strict=False))
-            names = {name: Typed(kind) for name, kind in parameters_of(function).items()}
-            inner = _Emitted(function, {**names, **given, **named}, ())
-            inner.screens, inner.seen = self.screens, self.seen
-            inner.run(body_of(function).body)
+            _Emitted(function, {**given, **named}, self._screens, self._seen)
 
 
 def screens_of(command: Command) -> Mapping[str, Any]:
     """The classes of the screens that a command emits, by name."""
     callback = inspect.unwrap(command.callback) if command.callback is not None else None
-    if not isinstance(callback, FunctionType):
-        return {}
-    reader = _Emitted(callback, {}, ())
-    reader.screens, reader.seen = {}, set()
-    reader.on_call(callback, [], {})
-    return reader.screens
+    screens: dict[str, Any] = {}
+    if isinstance(callback, FunctionType):
+        _Emitted(callback, {}, screens, set())
+    return screens

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from importlib import import_module
 
-from headrace.reference.markdown import GENERATED, from_docstring, table
+from headrace.reference.markdown import GENERATED, summary_of, table
 from transforms.errors import HeadraceError
 from transforms.installation import own_module
 
@@ -54,7 +53,7 @@ def _below(root: type[HeadraceError]) -> set[type[HeadraceError]]:
 def errors_page() -> str:
     """The page as Markdown: one row per class."""
     rows = (
-        (f"`{kind.__name__}`", str(kind.exit_status), f"`{kind.__mro__[1].__name__}`", from_docstring((inspect.getdoc(kind) or "").split("\n\n")[0]))
+        (f"`{kind.__name__}`", str(kind.exit_status), f"`{kind.__mro__[1].__name__}`", summary_of(kind))
         for kind in error_classes()
     )  # fmt: skip
     return "\n".join([_HEAD, table(["class", "exit status", "is a", "raised for"], rows)])

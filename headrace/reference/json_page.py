@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from headrace.reference.commands import commands
 from headrace.reference.documents import shape_of
@@ -35,9 +34,8 @@ def documents() -> dict[str, Shape]:
 
 
 def _any_of(shapes: list[Shape]) -> Shape:
-    distinct = list(dict.fromkeys(json.dumps(one.schema()) for one in shapes))
-    kept = [next(one for one in shapes if json.dumps(one.schema()) == text) for text in distinct]
-    return kept[0] if len(kept) == 1 else Either(tuple(kept))
+    distinct = [one for number, one in enumerate(shapes) if one not in shapes[:number]]
+    return distinct[0] if len(distinct) == 1 else Either(tuple(distinct))
 
 
 def schemas_text() -> str:
@@ -75,8 +73,3 @@ def _rows(shape: Shape, path: str) -> Iterator[tuple[str, str]]:
 def _row(shape: Shape, path: str, *, is_optional: bool) -> Iterator[tuple[str, str]]:
     yield f"`{path}`", f"{shape.text()}{', optional' if is_optional and not path.endswith('*') else ''}"
     yield from _rows(shape, path)
-
-
-def schema_of(words: str) -> dict[str, Any]:
-    """The JSON Schema of a command's document."""
-    return documents()[words].schema()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Sequence
 
@@ -21,6 +22,11 @@ def with_links(text: str) -> str:
     """A text whose names of pages, such as ``docs/joins.md``, are links, and whose signs of HTML are escaped."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
     return re.sub(r"\b(?:docs/)?([a-z-]+\.md)\b", r"[\1](\1)", escaped)
+
+
+def summary_of(value: object) -> str:
+    """The first paragraph of the docstring of a class or function, as Markdown."""
+    return from_docstring((inspect.getdoc(value) or "").split("\n\n")[0])
 
 
 def from_docstring(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import headrace
-from headrace.reference.markdown import GENERATED, from_docstring, table
+from headrace.reference.markdown import GENERATED, from_docstring, summary_of, table
 
 _HEAD = f"""# Python
 
@@ -22,7 +22,7 @@ _WITHOUT_METHODS = {"Expr"}
 def python_page() -> str:
     """The page as Markdown: a table of contents, then functions and classes by name."""
     names = sorted(headrace.__all__, key=lambda name: (inspect.isclass(getattr(headrace, name)), name.lower()))
-    rows = ((f"[hr.{name}](#hr{name.lower()})", _sentence(getattr(headrace, name))) for name in names)
+    rows = ((f"[hr.{name}](#hr{name.lower()})", summary_of(getattr(headrace, name))) for name in names)
     parts = [_HEAD, table(["name", "what it is"], rows)]
     for name in names:
         parts.append(_entry(name, getattr(headrace, name)))
@@ -32,7 +32,7 @@ def python_page() -> str:
 def _entry(name: str, value: Any) -> str:
     lines = [f"## hr.{name}\n", f"```python\nhr.{name}{_signature(value)}\n```\n", *_paragraphs(value)]
     if inspect.isclass(value) and name not in _WITHOUT_METHODS:
-        rows = [(f"`{method}{_signature(one)}`", _sentence(one)) for method, one in _methods(value)]
+        rows = [(f"`{method}{_signature(one)}`", summary_of(one)) for method, one in _methods(value)]
         lines += [table(["method", "what it does"], rows)] if rows else []
     return "\n".join(lines)
 
@@ -60,7 +60,3 @@ def _paragraphs(value: Any) -> list[str]:
     """The docstring; examples and indented parts stay as they are written."""
     parts = (inspect.getdoc(value) or "").split("\n\n")
     return [f"```\n{part}\n```\n" if part.startswith((" ", ">>>")) or "\n    " in part else f"{from_docstring(part)}\n" for part in parts]  # fmt: skip
-
-
-def _sentence(value: Any) -> str:
-    return from_docstring((inspect.getdoc(value) or "").split("\n\n")[0])

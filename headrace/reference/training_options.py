@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.reference.markdown import GENERATED, from_docstring, table
+from headrace.reference.markdown import GENERATED, from_docstring, summary_of, table
 from trainer.options.config import TrainConfig
 from trainer.options.hashed import HashedOptions
 from trainer.options.hot_rows import HotOptions
@@ -43,26 +43,18 @@ def training_options_page() -> str:
     """The page as Markdown: the options of a run, then the fields of each option that is an object."""
     parts = [_HEAD, _fields(TrainConfig)]
     for name, kind in _PARTS:
-        parts += [f"## {name}\n", f"{_summary(kind)}\n", _fields(kind)]
+        parts += [f"## {name}\n", f"{summary_of(kind)}\n", _fields(kind)]
     return "\n".join(parts)
 
 
 def _fields(kind: type[Any]) -> str:
     meanings = meanings_of(kind)
     rows = (
-        (f"`{one.name}`", f"`{_type_text(one)}`", _default(one), meanings.get(one.name, ""))
+        (f"`{one.name}`", f"`{one.type}`", _default(one), meanings.get(one.name, ""))
         for one in dataclasses.fields(kind)
         if one.init and not one.name.startswith("_") and one.name not in _RECORDED
     )
     return table(["option", "type", "default", "meaning"], rows)
-
-
-def _type_text(field: dataclasses.Field[Any]) -> str:
-    return str(field.type)
-
-
-def _summary(kind: type[Any]) -> str:
-    return from_docstring((inspect.getdoc(kind) or "").split("\n\n")[0])
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

@@ -13,10 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from tests.conftest import ROOT
@@ -24,6 +21,7 @@ from tests.release.artifacts import check_version, commit_secs, new_key, sign, v
 from tests.support.installed_wheel import built
 from tests.support.own_log_page import chapter
 from tests.support.own_logs import write_coupons
+from tests.support.served_folder import served_folder
 
 KEY_VARIABLE = "RELEASE_KEY"
 _EXTRAS = "beam,train"
@@ -35,11 +33,6 @@ next, for the release itself:
   twine upload {folder}/*.whl {folder}/*.tar.gz
   the other files of {folder} go to the page of the release
 """
-
-
-class _Index(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        """Write nothing."""
 
 
 def build(folder: Path) -> list[Path]:
@@ -54,15 +47,21 @@ def install(environment: Path, files: list[Path], version: str) -> float:
     """Install the release from an index on this machine; the seconds that it took."""
     with tempfile.TemporaryDirectory(prefix="headrace-index-") as place:
         write_index(Path(place), files)
-        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Index, directory=place))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        began = time.monotonic()
-        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-        pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        index = f"http://127.0.0.1:{server.server_port}/simple"
-        subprocess.run([*pip, "--extra-index-url", index, f"headrace[{_EXTRAS}]=={version}"], check=True)
-        server.shutdown()
-        return time.monotonic() - began
+        with served_folder(Path(place)) as address:
+            began = time.monotonic()
+            subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+            pip = [
+                str(environment / "bin" / "python"),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ]
+            subprocess.run(
+                [*pip, "--extra-index-url", f"{address}/simple", f"headrace[{_EXTRAS}]=={version}"], check=True
+            )
+            return time.monotonic() - began
 
 
 def run_tutorial(environment: Path, folder: Path) -> float:

@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 
 #: What OR-Tools needs of its requirements: it is installed without them (requirements-no-deps.txt).
 _ALSO = ("immutabledict",)
-#: Upper bounds that no package declares: TensorBoard imports ``pkg_resources``, which newer setuptools do not have.
+#: Upper bounds that no package declares: setup.py extends commands of setuptools, and was tried with this major version alone.
 _BOUNDS = ("setuptools<81",)
 PINS = ROOT / "requirements.txt"
 _LINE = re.compile(r"([A-Za-z0-9._-]+)==([^\s;]+)\s*(?:;\s*(.+))?")

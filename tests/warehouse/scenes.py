@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,13 @@ from warehouse import (
     lease_tasks,
     memo_path,
     read_raw,
+    register_table,
     run_eviction,
+    submit_model,
     write_memo_file,
 )
 from warehouse.catalog import schema
+from warehouse.config import WarehouseConfig
 from warehouse.files.column_files import NewFile
 from warehouse.planning.rates import Rates
 from warehouse.solution.parts import SolutionFragment
@@ -147,6 +151,17 @@ def work(warehouse: Warehouse, worker: str = "worker", most: int = 10**6) -> int
 def evict_component(warehouse: Warehouse, fingerprint: str, why: str = "space") -> EvictionPlan:
     """Evict every memo of one component."""
     return run_eviction(warehouse, EvictionRequest(query=ComponentQuery(fingerprint=fingerprint)), why=why)
+
+
+@contextmanager
+def computed_warehouse(folder: Path, submitted: Model | None = None, **settings: Any) -> Iterator[Warehouse]:
+    """A warehouse in ``folder / "home"`` with a log and a model, :func:`model` unless another is given, whose memos are ready."""
+    with Warehouse.open(WarehouseConfig(str(folder / "home"), rates=FREE_READS, **settings)) as opened:
+        register_table(opened, "log", str(write_log(folder / "log")))
+        submit_model(opened, model() if submitted is None else submitted)
+        while work_together(opened):
+            pass
+        yield opened
 
 
 def work_together(warehouse: Warehouse, worker: str = "worker", most: int = 10**6) -> int:

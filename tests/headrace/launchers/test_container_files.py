@@ -17,8 +17,7 @@ from tests.headrace.launchers.test_manifests import pod, rendered
 from tests.headrace.web.pages import Browser
 from tests.support.image_packages import absent_modules, command_in_image
 from tests.support.processes import PATIENCE_SECS, end, start, wait_until
-from tests.warehouse.scenes import FREE_READS, model, work_together, write_log
-from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
+from tests.warehouse.scenes import computed_warehouse
 
 ROOT = Path(__file__).parents[3]
 FILES = {role: ROOT / "docker" / f"{role}.Dockerfile" for role in ("controller", "reader", "host", "worker", "page")}
@@ -109,12 +108,8 @@ def extras(role: str) -> list[str]:
 def computed_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with a model whose memos are ready."""
     folder = tmp_path_factory.mktemp("images")
-    with Warehouse.open(WarehouseConfig(str(folder / "home"), rates=FREE_READS)) as opened:
-        register_table(opened, "log", str(write_log(folder / "log")))
-        submit_model(opened, model())
-        while work_together(opened):
-            pass
-    return folder / "home"
+    with computed_warehouse(folder):
+        return folder / "home"
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from tests.headrace.web.ui_command import command
 from tests.support.identity_proxy import PASS, identity_proxy
 from tests.support.kubernetes_schemas import check_object
 from tests.support.processes import PATIENCE_SECS
-from tests.warehouse.scenes import FREE_READS, REPOSITORY, model, work_together, write_log
+from tests.warehouse.scenes import FREE_READS, REPOSITORY, computed_warehouse, write_log
 from transforms.expressions.model import Model
 from warehouse import Warehouse, WarehouseConfig, read_solution, register_table, submit_model
 from warehouse.eviction.history import list_evictions
@@ -127,12 +127,8 @@ def test_policies_select_the_pods_of_their_files() -> None:
 
 def make_home(folder: Path, url: str) -> Path:
     """A warehouse with ready memos."""
-    with Warehouse.open(WarehouseConfig(str(folder / "home"), catalog_url=url, rates=FREE_READS)) as opened:
-        register_table(opened, "log", str(write_log(folder / "log")))
-        submit_model(opened, model())
-        while work_together(opened):
-            pass
-    return folder / "home"
+    with computed_warehouse(folder, catalog_url=url):
+        return folder / "home"
 
 
 @pytest.mark.slow

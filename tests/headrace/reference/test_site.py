@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from tests.conftest import ROOT
 from tests.headrace.web.browsers import CHROMIUM
 from tests.support.processes import PATIENCE_SECS
+from tests.support.served_folder import served_folder
 
 SITE = ROOT / ".docs" / "site"
 pytestmark = [
@@ -24,25 +17,10 @@ pytestmark = [
 ]
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing."""
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-
-
 def test_the_manual_is_searched_and_asks_no_other_machine() -> None:
     from playwright.sync_api import sync_playwright
 
-    with served(SITE) as address, sync_playwright() as driver:
+    with served_folder(SITE) as address, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE_SECS * 1000)
         page = browser.new_page()
         page.set_default_timeout(PATIENCE_SECS * 1000)

@@ -11,12 +11,16 @@ from pathlib import Path
 import pyarrow as pa
 
 import transforms.expressions.expression as hr
-from tests.warehouse.scenes import FREE_READS, evict_component, model, work_together, write_log, write_partition
+from tests.warehouse.scenes import (
+    computed_warehouse,
+    evict_component,
+    model,
+    write_partition,
+)
 from transforms.expressions.model import Model
 from warehouse import (
     Failure,
     Warehouse,
-    WarehouseConfig,
     fail_tasks,
     lease_tasks,
     read_solution,
@@ -40,12 +44,7 @@ _ADDRESSES = {"href", "src", "action", "formaction", "data"}
 @contextmanager
 def hostile_home(folder: Path, url: str = "") -> Iterator[Warehouse]:
     """A warehouse with ready memos and hostile texts wherever users choose them: columns, values, errors and their samples, reasons and users."""
-    config = WarehouseConfig(str(folder / "home"), catalog_url=url, rates=FREE_READS, retry_backoff_secs=0.0)
-    with Warehouse.open(config) as opened:
-        register_table(opened, "log", str(write_log(folder / "log")))
-        submit_model(opened, model(inputs=5))
-        while work_together(opened):
-            pass
+    with computed_warehouse(folder, model(inputs=5), catalog_url=url, retry_backoff_secs=0.0) as opened:
         longest = LONG[:255] if url else LONG  # PostgreSQL refuses longer names with an error of Headrace
         names = (MARKUP, HIDDEN, longest, COMPUTED, "javascript:hx(1)", "a?b#c%2f/d e")
         write_partition(folder / "odd", 0, pa.table({**{name: [MARKUP] for name in names}, "y": [True]}))

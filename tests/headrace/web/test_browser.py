@@ -10,8 +10,8 @@ import pytest
 
 from tests.headrace.web.browsers import LOOKS, NEEDS_CHROMIUM, check_places, entered, tab_to
 from tests.headrace.web.pages import Browser, served
-from tests.warehouse.scenes import FREE_READS, model, work_together, write_log
-from warehouse import Warehouse, WarehouseConfig, read_solution, register_table, submit_model
+from tests.warehouse.scenes import computed_warehouse, model
+from warehouse import Warehouse, read_solution
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -19,11 +19,7 @@ pytestmark = NEEDS_CHROMIUM
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     folder = tmp_path_factory.mktemp("browser")
-    with Warehouse.open(WarehouseConfig(str(folder / "home"), rates=FREE_READS)) as opened:
-        register_table(opened, "log", str(write_log(folder / "log")))
-        submit_model(opened, model(inputs=5))
-        while work_together(opened):
-            pass
+    with computed_warehouse(folder, model(inputs=5)) as opened:
         yield opened
 
 

@@ -16,9 +16,9 @@ from headrace.web import site
 from headrace.web.changes import MOST_CHANGES, MOST_READERS, Changes
 from tests.headrace.web.pages import Browser, served
 from tests.support.processes import PATIENCE_SECS
-from tests.warehouse.scenes import FREE_READS, evict_component, model, work_together, write_log
+from tests.warehouse.scenes import computed_warehouse, evict_component
 from transforms.errors import Busy
-from warehouse import Warehouse, WarehouseConfig, read_solution, register_table, submit_model
+from warehouse import Warehouse, read_solution
 from warehouse.eviction import evict
 from warehouse.eviction.history import list_evictions
 from warehouse.eviction.plan import EvictionRequest
@@ -27,11 +27,7 @@ from warehouse.search.query import ComponentQuery
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    with Warehouse.open(WarehouseConfig(str(tmp_path / "home"), rates=FREE_READS)) as opened:
-        register_table(opened, "log", str(write_log(tmp_path / "log")))
-        submit_model(opened, model())
-        while work_together(opened):
-            pass
+    with computed_warehouse(tmp_path) as opened:
         yield opened
 
 

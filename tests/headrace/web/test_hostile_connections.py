@@ -19,8 +19,8 @@ from tests.headrace.web.pages import Browser, served
 from tests.headrace.web.raw_requests import all_of, connection, head
 from tests.headrace.web.ui_command import command
 from tests.support.processes import PATIENCE_SECS
-from tests.warehouse.scenes import FREE_READS, model, work_together, write_log
-from warehouse import Warehouse, WarehouseConfig, register_table, submit_model
+from tests.warehouse.scenes import computed_warehouse
+from warehouse import Warehouse, WarehouseConfig
 
 pytestmark = pytest.mark.medium
 
@@ -31,12 +31,8 @@ PAGE_SECS = 5.0
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("connections")
-    with Warehouse.open(WarehouseConfig(str(folder / "home"), rates=FREE_READS)) as opened:
-        register_table(opened, "log", str(write_log(folder / "log")))
-        submit_model(opened, model())
-        while work_together(opened):
-            pass
-    return folder / "home"
+    with computed_warehouse(folder):
+        return folder / "home"
 
 
 @pytest.fixture

@@ -25,10 +25,14 @@ from headrace.web.guard import HEADERS, MOST_BODY_BYTES
 from headrace.web.pages import graphs as graph_pages
 from tests.headrace.web.pages import Browser, served
 from tests.support.processes import PATIENCE_SECS
-from tests.warehouse.scenes import FREE_READS, evict_component, model, work_together, write_log, write_partition
+from tests.warehouse.scenes import (
+    computed_warehouse,
+    evict_component,
+    write_partition,
+)
 from transforms.errors import InputError
 from transforms.expressions.model import Model
-from warehouse import Warehouse, WarehouseConfig, read_solution, register_table, submit_model
+from warehouse import Warehouse, read_solution, register_table, submit_model
 from warehouse.eviction.history import list_evictions
 
 HOSTILE = '<script>alert("x")</script>\u202e\u200b'
@@ -40,11 +44,7 @@ PAGES = ("/", "/graphs", "/models", "/models/ctr", "/tables", "/tables/log", "/t
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     """A table, a model with ready memos, and another over a column whose name tries to be markup."""
     folder = tmp_path_factory.mktemp("pages")
-    with Warehouse.open(WarehouseConfig(str(folder / "home"), rates=FREE_READS)) as opened:
-        register_table(opened, "log", str(write_log(folder / "log")))
-        submit_model(opened, model())
-        while work_together(opened):
-            pass
+    with computed_warehouse(folder) as opened:
         write_partition(folder / "odd", 0, pa.table({HOSTILE: ["a"], "y": [True]}))
         register_table(opened, "odd", str(folder / "odd"))
         odd = Model("odd", client="odd", label="y", table="odd")  # names of models and clients have letters alone
